@@ -11,7 +11,8 @@ import tvm
 from tvm import tirx
 
 from compiler.passes.framework.attributes import FAMILY
-from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 
 TILE = "relaxd.tile"
 DECLINED = "relaxd.declined"
@@ -82,7 +83,7 @@ def kernel_table(
 
 
 @dataclass(frozen=True)
-class DropKernelNotes(ModulePass):
+class DropKernelNotes(ProgramPass):
     """Removes the notes but for the family, which decides what code generation simplifies, and
     those that code generation is to leave for later builds.
     """
@@ -90,15 +91,9 @@ class DropKernelNotes(ModulePass):
     name = "drop_kernel_notes"
     phase = Phase.VIRTUAL_MACHINE
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites every PrimFunc."""
-        functions = {
-            gvar: bare(func)
-            if isinstance(func, tirx.PrimFunc) and REMEMBERED not in (func.attrs or {})
-            else func
-            for gvar, func in module.functions.items()
-        }
-        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Removes the notes of a program."""
+        return func if REMEMBERED in (func.attrs or {}) else bare(func)
 
 
 def bare(func: tirx.PrimFunc) -> tirx.PrimFunc:

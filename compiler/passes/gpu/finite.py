@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
-import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.tir.exprs import dtype_of
 
 
 @dataclass(frozen=True)
-class FiniteLimits(ModulePass):
+class FiniteLimits(ProgramPass):
     """Replaces infinite constants of tensor programs by the greatest finite numbers of their types.
 
     The maximum and the softmax of values among which there is a finite one stay as they are. A row
@@ -25,22 +25,14 @@ class FiniteLimits(ModulePass):
     name = "finite_limits"
     phase = Phase.TENSOR_PROGRAMS
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Programs without an infinity stay the same objects."""
-        functions = {
-            gvar: _finite(func) if isinstance(func, tirx.PrimFunc) else func
-            for gvar, func in module.functions.items()
-        }
-        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
-
-
-def _finite(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    constants: list[Any] = []
-    tvm_ffi.structural_walk(func, (prim.FloatImm, constants.append))
-    if not any(math.isinf(constant.value) for constant in constants):
-        return func
-    finite: tirx.PrimFunc = tvm_ffi.structural_map(func, ((prim.FloatImm, _limit),))
-    return finite
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """A program without an infinity stays the same object."""
+        constants: list[Any] = []
+        tvm_ffi.structural_walk(func, (prim.FloatImm, constants.append))
+        if not any(math.isinf(constant.value) for constant in constants):
+            return func
+        finite: tirx.PrimFunc = tvm_ffi.structural_map(func, ((prim.FloatImm, _limit),))
+        return finite
 
 
 def _limit(constant: Any) -> Any:

@@ -11,8 +11,9 @@ import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir import dlight
 
-from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.base import Phase
 from compiler.passes.framework.kernel_notes import KernelNote
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.passes.gpu.one_row import OneRow
 from compiler.passes.gpu.schedule import apply_rule, dlight_rules
@@ -22,7 +23,7 @@ _REDUCE = 2
 
 
 @dataclass(frozen=True)
-class SplitLowBatch(ModulePass):
+class SplitLowBatch(ProgramPass):
     """Rewrites each matmul with a symbolic number of rows into a branch on it, if both kernels take
     the matmul.
 
@@ -36,15 +37,8 @@ class SplitLowBatch(ModulePass):
     phase = Phase.LOOPS
     requires = (Property.TENSOR_PROGRAMS, Property.FUSED)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Schedules such matmuls; other tensor programs stay as they are."""
-        functions = {
-            gvar: self._split(func) if isinstance(func, tirx.PrimFunc) else func
-            for gvar, func in module.functions.items()
-        }
-        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
-
-    def _split(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Schedules such a matmul; another program stays as it is."""
         rows = _rows(func)
         if rows is None or (func.attrs and "tirx.is_scheduled" in func.attrs):
             return func

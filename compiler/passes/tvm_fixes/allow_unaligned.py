@@ -16,8 +16,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.tir.building import alloc, emit, fresh, statements, store
 from compiler.tir.exprs import dtype_of, load
@@ -25,7 +25,7 @@ from compiler.tir.loops import with_body
 
 
 @dataclass(frozen=True)
-class AllowUnaligned(ModulePass):
+class AllowUnaligned(ProgramPass):
     """Moves every access of an argument by an offset that TVM cannot see through.
 
     TVM takes arguments for aligned to a whole vector, whatever their buffers say, and marks what it
@@ -37,9 +37,9 @@ class AllowUnaligned(ModulePass):
     phase = Phase.LOWERED_LOOPS
     requires = (Property.FLAT_BUFFERS,)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites the tensor programs that have buffers as parameters."""
-        return map_programs(module, lambda func: _function(_loosen(func)))
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Rewrites a program if it has buffers as parameters."""
+        return _function(_loosen(func))
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ Upstream: no report was found. The pass can go when BF16StorageLegalize visits a
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.tir.exprs import dtype_of, op_name
 from compiler.tir.loops import with_body
@@ -26,20 +25,16 @@ _REINTERPRET = "tirx.reinterpret"
 
 
 @dataclass(frozen=True)
-class BroadcastBits(ModulePass):
+class BroadcastBits(ProgramPass):
     """Makes reinterpret("bfloat16x32", Broadcast(bits, 32)) of what vector statements store."""
 
     name = "broadcast_bits"
     phase = Phase.LOWERED_LOOPS
     requires = (Property.NO_BFLOAT16_ARITHMETIC, Property.NO_VECTOR_LOOPS)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites the statements of every tensor program that store bfloat16."""
-        return map_programs(module, _rewrite)
-
-
-def _rewrite(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    return with_body(func, tvm_ffi.structural_map(func.body, ((tirx.BufferStore, _store),)))
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Rewrites the statements of a program that store bfloat16."""
+        return with_body(func, tvm_ffi.structural_map(func.body, ((tirx.BufferStore, _store),)))
 
 
 def _store(node: Any) -> Any:

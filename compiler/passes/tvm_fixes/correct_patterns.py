@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import tvm
 from tvm import sym, tirx
 
-from compiler.passes.framework.base import ModulePass, Phase
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.passes.match.op_patterns import BROADCAST, INJECTIVE, MARK
 from compiler.tir.exprs import loads
@@ -20,31 +21,22 @@ from compiler.tir.stages import Stage, read_program
 
 
 @dataclass(frozen=True)
-class CorrectPatterns(ModulePass):
+class CorrectPatterns(ProgramPass):
     """Marks as injective the programs whose result has other extents than the tensors they read."""
 
     name = "correct_patterns"
     phase = Phase.TENSOR_PROGRAMS
     requires = (Property.OP_PATTERNS,)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Marks PrimFuncs behind AnnotateTIROpPattern."""
-        functions = {gvar: _corrected(func) for gvar, func in module.functions.items()}
-        return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
-
-
-def _corrected(func: tvm.ir.BaseFunc) -> tvm.ir.BaseFunc:
-    if (
-        not isinstance(func, tirx.PrimFunc)
-        or not func.attrs
-        or int(func.attrs.get(MARK, INJECTIVE)) > BROADCAST
-    ):
-        return func
-    program = read_program(func)
-    # A program that cannot be read keeps TVM's mark.
-    if program is None or all(map(_reads_its_extents, program.stages)):
-        return func
-    return func.with_attr(MARK, INJECTIVE)
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Marks a program behind AnnotateTIROpPattern."""
+        if not func.attrs or int(func.attrs.get(MARK, INJECTIVE)) > BROADCAST:
+            return func
+        program = read_program(func)
+        # A program that cannot be read keeps TVM's mark.
+        if program is None or all(map(_reads_its_extents, program.stages)):
+            return func
+        return func.with_attr(MARK, INJECTIVE)
 
 
 def _reads_its_extents(stage: Stage) -> bool:

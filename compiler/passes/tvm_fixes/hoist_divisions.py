@@ -19,8 +19,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm_ffi import VisitInterrupt, WalkResult
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.tir.building import emit, let_opaque, statements
 from compiler.tir.exprs import as_int, children, const, dtype_of, is_choice, nodes
@@ -34,7 +34,7 @@ Divisions = dict[int, Any]
 
 
 @dataclass(frozen=True)
-class HoistDivisions(ModulePass):
+class HoistDivisions(ProgramPass):
     """Computes divisions that stay the same throughout a loop, but stand behind a condition inside
     it, before the loop.
     """
@@ -43,9 +43,9 @@ class HoistDivisions(ModulePass):
     phase = Phase.LOWERED_LOOPS
     requires = (Property.FLAT_BUFFERS,)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites the tensor programs that divide by what only run time knows."""
-        return map_programs(module, lambda func: with_body(func, _Search().settle(func.body)))
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Rewrites a program if it divides by what only run time knows."""
+        return with_body(func, _Search().settle(func.body))
 
 
 @dataclass

@@ -17,8 +17,8 @@ from tvm import ir, tirx
 from tvm.ir.prim import expr as prim
 from tvm_ffi import VisitInterrupt
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.tir.exprs import dtype_of, is_choice, nodes, op_name
 from compiler.tir.loops import with_body
@@ -31,7 +31,7 @@ _CHOICES = (prim.Select, prim.Min, prim.Max)
 
 
 @dataclass(frozen=True)
-class LegalizeBfloat16(ModulePass):
+class LegalizeBfloat16(ProgramPass):
     """Makes bfloat16 the type of buffers alone.
 
     A value of bfloat16 is one of float32 that bfloat16 holds: a load widens, and what is cast to
@@ -43,9 +43,9 @@ class LegalizeBfloat16(ModulePass):
     requires = (Property.FLAT_BUFFERS,)
     ensures = (Property.NO_BFLOAT16_ARITHMETIC,)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites the tensor programs that have values of bfloat16."""
-        return map_programs(module, lambda func: _Widening().function(func))
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Rewrites a program if it has values of bfloat16."""
+        return _Widening().function(func)
 
 
 class _Widening:

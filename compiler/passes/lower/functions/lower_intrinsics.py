@@ -8,8 +8,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm_ffi import WalkResult
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.tir.exprs import LEAVES, Expr
 from compiler.tir.loops import with_body
@@ -18,7 +18,7 @@ _TARGET = "target"
 
 
 @dataclass(frozen=True)
-class LowerIntrinsics(ModulePass):
+class LowerIntrinsics(ProgramPass):
     """Runs TVM's LowerIntrin on the expressions of each function, without the loops, branches and
     variables around them.
 
@@ -30,31 +30,27 @@ class LowerIntrinsics(ModulePass):
     phase = Phase.FUNCTIONS
     requires = (Property.TARGETS,)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites every function."""
-        return map_programs(module, _change)
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Rewrites the expressions of a function."""
+        # By address; the expression is kept, so that its address is not used again.
+        originals: dict[int, Expr] = {}
 
+        def expression(node: Any) -> Any:
+            if not isinstance(node, LEAVES):
+                originals[node.__chandle__()] = node
+            return WalkResult.SKIP
 
-def _change(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    # By address; the expression is kept, so that its address is not used again.
-    originals: dict[int, Expr] = {}
+        tvm_ffi.structural_walk(func.body, (tvm.ir.Expr, expression), order="pre")
+        if not originals:
+            return func
+        # Arguments of a call: of statements in a row, TVM leaves out those that it finds constant.
+        call = tirx.call_extern("int32", "of", *originals.values())
+        alone = tirx.PrimFunc([], tirx.Evaluate(call)).with_attr(_TARGET, func.attrs[_TARGET])
+        (done,) = tirx.transform.LowerIntrin()(tvm.IRModule({"alone": alone})).functions.values()
+        _name, *lowered = done.body.value.args
+        changed = dict(zip(originals, lowered, strict=True))
 
-    def expression(node: Any) -> Any:
-        if not isinstance(node, LEAVES):
-            originals[node.__chandle__()] = node
-        return WalkResult.SKIP
+        def replaced(node: Any, _mutator: Any) -> Any:
+            return changed.get(node.__chandle__(), node)
 
-    tvm_ffi.structural_walk(func.body, (tvm.ir.Expr, expression), order="pre")
-    if not originals:
-        return func
-    # Arguments of a call: of statements in a row, TVM leaves out those that it finds constant.
-    call = tirx.call_extern("int32", "of", *originals.values())
-    alone = tirx.PrimFunc([], tirx.Evaluate(call)).with_attr(_TARGET, func.attrs[_TARGET])
-    (done,) = tirx.transform.LowerIntrin()(tvm.IRModule({"alone": alone})).functions.values()
-    _name, *lowered = done.body.value.args
-    changed = dict(zip(originals, lowered, strict=True))
-
-    def replaced(node: Any, _mutator: Any) -> Any:
-        return changed.get(node.__chandle__(), node)
-
-    return with_body(func, tvm_ffi.structural_mutate(func.body, [(tvm.ir.Expr, replaced)]))
+        return with_body(func, tvm_ffi.structural_mutate(func.body, [(tvm.ir.Expr, replaced)]))

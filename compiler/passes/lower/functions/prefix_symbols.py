@@ -3,18 +3,17 @@ themselves, under names that other models do not have.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import tvm
 from tvm import tirx
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 
 
 @dataclass(frozen=True)
-class PrefixSymbols(ModulePass):
+class PrefixSymbols(ProgramPass):
     """Puts `prefix` before the symbol of every tensor program.
 
     TVM's own AttachGlobalSymbol would do so too, but fails on calls of the virtual machine (0.27).
@@ -27,9 +26,8 @@ class PrefixSymbols(ModulePass):
 
     def apply(self, module: tvm.IRModule) -> tvm.IRModule:
         """Renames every tensor program."""
-        renamed = map_programs(module, partial(_with_prefix, self.prefix))
-        return renamed.with_attr("system_lib_prefix", self.prefix)
+        return super().apply(module).with_attr("system_lib_prefix", self.prefix)
 
-
-def _with_prefix(prefix: str, func: tirx.PrimFunc) -> tirx.PrimFunc:
-    return func.with_attr("global_symbol", f"{prefix}{func.attrs['global_symbol']}")
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Renames a program."""
+        return func.with_attr("global_symbol", f"{self.prefix}{func.attrs['global_symbol']}")

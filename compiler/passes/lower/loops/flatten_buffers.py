@@ -11,8 +11,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.tir.building import emit, statements
 from compiler.tir.exprs import const, dtype_of, items
@@ -23,7 +23,7 @@ _add, _multiply = map(tvm.get_global_func, ("prim._OpAdd", "prim._OpMul"))
 
 
 @dataclass(frozen=True)
-class FlattenBuffers(ModulePass):
+class FlattenBuffers(ProgramPass):
     """Gives every buffer one dimension, and booleans bytes."""
 
     name = "flatten_buffers"
@@ -31,9 +31,9 @@ class FlattenBuffers(ModulePass):
     requires = (Property.NO_BLOCKS,)
     ensures = (Property.FLAT_BUFFERS,)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites every tensor program; parameters keep their shapes."""
-        return map_programs(module, lambda func: _Flattening().function(func))
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Rewrites a program; parameters keep their shapes."""
+        return _Flattening().function(func)
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-import tvm
+from tvm import tirx
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 
 
 @dataclass(frozen=True)
-class MarkNoAlias(ModulePass):
+class MarkNoAlias(ProgramPass):
     """Marks tensor programs `tirx.noalias`: Relax gives none one buffer twice as output and input.
 
     TVM's LLVM back end goes by the last function alone, which is often a shape function of its own
@@ -19,6 +19,6 @@ class MarkNoAlias(ModulePass):
     name = "mark_no_alias"
     phase = Phase.LOWERED_LOOPS
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites every tensor program."""
-        return map_programs(module, lambda func: func.with_attr("tirx.noalias", True))
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Marks a program."""
+        return func.with_attr("tirx.noalias", True)

@@ -12,8 +12,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm_ffi import VisitInterrupt
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.tir.exprs import Expr, dtype_of
 from compiler.tir.loops import with_body
@@ -28,7 +28,7 @@ where the quotient does not.
 
 
 @dataclass(frozen=True)
-class MultiplyReciprocals(ModulePass):
+class MultiplyReciprocals(ProgramPass):
     """Replaces float32 divisions by constants, where the target has multiply-adds.
 
     q = x * (1 / c) is off by less than 1.5 of its last place. The rest x - q * c is exact, and
@@ -42,21 +42,18 @@ class MultiplyReciprocals(ModulePass):
     phase = Phase.LOWERED_LOOPS
     requires = (Property.TARGETS,)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites the tensor programs that have such divisions."""
-        return map_programs(module, _multiplied)
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Rewrites a program if it has such divisions."""
 
+        def divides(node: Any) -> VisitInterrupt | None:
+            return None if _divisor(node) is None else VisitInterrupt(node)
 
-def _multiplied(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    def divides(node: Any) -> VisitInterrupt | None:
-        return None if _divisor(node) is None else VisitInterrupt(node)
-
-    if tvm_ffi.structural_walk(func.body, (tirx.Div, divides), order="pre") is None:
-        return func
-    has_feature = tvm.get_global_func("target.target_has_feature")
-    if not any(has_feature(name, func.attrs["target"]) for name in _FEATURES):
-        return func
-    return with_body(func, tvm_ffi.structural_map(func.body, [(tirx.Div, _multiply)]))
+        if tvm_ffi.structural_walk(func.body, (tirx.Div, divides), order="pre") is None:
+            return func
+        has_feature = tvm.get_global_func("target.target_has_feature")
+        if not any(has_feature(name, func.attrs["target"]) for name in _FEATURES):
+            return func
+        return with_body(func, tvm_ffi.structural_map(func.body, [(tirx.Div, _multiply)]))
 
 
 def _multiply(node: Any) -> Expr:

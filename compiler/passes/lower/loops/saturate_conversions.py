@@ -9,15 +9,15 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.tir.exprs import as_int, dtype_of, op_name
 from compiler.tir.loops import with_body
 
 
 @dataclass(frozen=True)
-class SaturateConversions(ModulePass):
+class SaturateConversions(ProgramPass):
     """Writes round(v) + zero clamped in place of round(v clamped) + zero, of scalars; NaN becomes
     zero.
     """
@@ -26,14 +26,9 @@ class SaturateConversions(ModulePass):
     phase = Phase.LOWERED_LOOPS
     requires = (Property.NO_BFLOAT16_ARITHMETIC,)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites every tensor program."""
-        return map_programs(
-            module,
-            lambda func: with_body(
-                func, tvm_ffi.structural_map(func.body, [(tirx.Add, _move_clamp)])
-            ),
-        )
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Rewrites the sums of a program."""
+        return with_body(func, tvm_ffi.structural_map(func.body, [(tirx.Add, _move_clamp)]))
 
 
 def _move_clamp(total: Any) -> Any:

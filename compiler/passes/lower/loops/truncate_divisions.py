@@ -11,8 +11,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.passes.lower.loops.bounds import Bounds
 from compiler.tir.exprs import Expr, as_int, dtype_of
@@ -20,7 +20,7 @@ from compiler.tir.loops import with_body
 
 
 @dataclass(frozen=True)
-class TruncateDivisions(ModulePass):
+class TruncateDivisions(ProgramPass):
     """Replaces integer divisions that round down by ones that round to zero.
 
     TVM's LowerIntrin does the same by proofs about every loop, branch and variable, which took nine
@@ -32,9 +32,9 @@ class TruncateDivisions(ModulePass):
     requires = (Property.FLAT_BUFFERS,)
     ensures = (Property.NO_FLOOR_DIVISIONS,)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites every tensor program."""
-        return map_programs(module, lambda func: with_body(func, _truncate(func)))
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Rewrites the divisions of a program."""
+        return with_body(func, _truncate(func))
 
 
 def _truncate(func: tirx.PrimFunc) -> Any:

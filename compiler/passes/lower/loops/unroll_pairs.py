@@ -5,34 +5,28 @@ bits each, and call a library for them.
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.tirx.stmt import ForKind
 
-from compiler.passes.framework.base import ModulePass, Phase
-from compiler.passes.framework.programs import map_programs
+from compiler.passes.framework.base import Phase
+from compiler.passes.framework.programs import ProgramPass
 from compiler.passes.framework.properties import Property
 from compiler.tir.exprs import as_int
 from compiler.tir.loops import with_body
 
 
 @dataclass(frozen=True)
-class UnrollPairs(ModulePass):
+class UnrollPairs(ProgramPass):
     """Writes two statements in place of each vectorized loop over two lanes."""
 
     name = "unroll_pairs"
     phase = Phase.LOWERED_LOOPS
     requires = (Property.FLAT_BUFFERS,)
 
-    def apply(self, module: tvm.IRModule) -> tvm.IRModule:
-        """Rewrites every tensor program."""
-        return map_programs(
-            module,
-            lambda func: with_body(
-                func, tvm_ffi.structural_map(func.body, [(tirx.For, _unrolled)])
-            ),
-        )
+    def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
+        """Rewrites the loops of a program."""
+        return with_body(func, tvm_ffi.structural_map(func.body, [(tirx.For, _unrolled)]))
 
 
 def _unrolled(loop: Any) -> Any:
