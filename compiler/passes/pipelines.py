@@ -65,6 +65,7 @@ from compiler.passes.pack.integer import PackInteger
 from compiler.passes.pack.matmul import PackMatmul
 from compiler.passes.pack.nbits import PackNBits
 from compiler.passes.pack.pairs import PackPairs
+from compiler.passes.pack.recurrences import PackRecurrences
 from compiler.passes.pack.round_operands import RoundOperands
 from compiler.passes.pack.round_weights import RoundWeights
 from compiler.passes.pack.store_weights import StoreWeights
@@ -203,6 +204,7 @@ def for_processors(
         *((PackPairs(unit),) if isinstance(quantization, RoundOperands) else ()),
         # Each takes what its predecessors leave: integers first, since they look like float32.
         PackInteger(unit),
+        PackRecurrences(unit),
         PackNBits(unit),
         PackConv(unit, ranges),
         PackMatmul(unit),

@@ -45,39 +45,56 @@ class Cell:
         return self.activations[index](value)
 
 
-def activation(name: str, alpha: float | None, beta: float | None) -> Activation:
+@dataclass(frozen=True)
+class NamedActivation:
+    """An activation by ONNX's name in lower case, with the numbers that it takes."""
+
+    name: str
+    alpha: float
+    beta: float
+
+    def __call__(self, value: Any) -> Any:
+        """The activation of an expression."""
+        return _TABLE[self.name](value, T.float32(self.alpha), T.float32(self.beta))
+
+
+_ALPHAS = {
+    "leakyrelu": 0.01,
+    "thresholdedrelu": 1.0,
+    "hardsigmoid": 0.2,
+    "elu": 1.0,
+    "scaledtanh": 1.0,
+    "affine": 1.0,
+}
+_BETAS = {"hardsigmoid": 0.5, "scaledtanh": 1.0}
+"""Defaults of activations that take these numbers."""
+
+_TABLE: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "sigmoid": lambda v, a, b: tirx.sigmoid(v),
+    "tanh": lambda v, a, b: tirx.tanh(v),
+    "relu": lambda v, a, b: tirx.max(T.float32(0), v),
+    "affine": lambda v, a, b: v * a + b,
+    "leakyrelu": lambda v, a, b: tirx.Select(v < T.float32(0), v * a, v),
+    "thresholdedrelu": lambda v, a, b: tirx.Select(v >= a, v, T.float32(0)),
+    "scaledtanh": lambda v, a, b: tirx.tanh(v * b) * a,
+    "hardsigmoid": lambda v, a, b: tirx.min(T.float32(1), tirx.max(T.float32(0), v * a + b)),
+    "elu": lambda v, a, b: tirx.Select(v >= T.float32(0), v, (tirx.exp(v) - T.float32(1)) * a),
+    "softsign": lambda v, a, b: v / (T.float32(1) + tirx.abs(v)),
+    "softplus": lambda v, a, b: tirx.log(T.float32(1) + tirx.exp(v)),
+}
+
+
+def activation(name: str, alpha: float | None, beta: float | None) -> NamedActivation:
     """An activation by ONNX's name, any case; raises ImportFailed for one that the operator does
     not define.
     """
-    f = T.float32
-    a = (
-        {
-            "leakyrelu": 0.01,
-            "thresholdedrelu": 1.0,
-            "hardsigmoid": 0.2,
-            "elu": 1.0,
-            "scaledtanh": 1.0,
-            "affine": 1.0,
-        }.get(name.lower(), 0.0)
-        if alpha is None
-        else alpha
-    )
-    c = {"hardsigmoid": 0.5, "scaledtanh": 1.0}.get(name.lower(), 0.0) if beta is None else beta
-    table: dict[str, Activation] = {
-        "sigmoid": tirx.sigmoid,
-        "tanh": tirx.tanh,
-        "relu": lambda v: tirx.max(f(0), v),
-        "affine": lambda v: v * f(a) + f(c),
-        "leakyrelu": lambda v: tirx.Select(v < f(0), v * f(a), v),
-        "thresholdedrelu": lambda v: tirx.Select(v >= f(a), v, f(0)),
-        "scaledtanh": lambda v: tirx.tanh(v * f(c)) * f(a),
-        "hardsigmoid": lambda v: tirx.min(f(1), tirx.max(f(0), v * f(a) + f(c))),
-        "elu": lambda v: tirx.Select(v >= f(0), v, (tirx.exp(v) - f(1)) * f(a)),
-        "softsign": lambda v: v / (f(1) + tirx.abs(v)),
-        "softplus": lambda v: tirx.log(f(1) + tirx.exp(v)),
-    }
-    if name.lower() not in table:
+    key = name.lower()
+    if key not in _TABLE:
         raise ImportFailed(
             f"the activation {name!r} is not defined for recurrent layers", reason="attribute"
         )
-    return table[name.lower()]
+    return NamedActivation(
+        key,
+        _ALPHAS.get(key, 0.0) if alpha is None else alpha,
+        _BETAS.get(key, 0.0) if beta is None else beta,
+    )

@@ -11,6 +11,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.recurrences.cells import Cell
+from compiler.targets.architecture import IntegerDot
 from compiler.tir.exprs import to_int64
 
 LANES = 8
@@ -37,13 +38,60 @@ CACHED = 256 << 10
 
 
 @dataclass(frozen=True)
+class Integers:
+    """The matmul of the state in integers: weights are int8 with one scale for each column, and
+    each step quantizes the states of all rows to uint8 by their common range.
+
+    zeros: weights have zero points.
+    ended: the state of a row that has ended still counts for the range.
+    dot: the processor's instruction for dot products, None for plain multiplications; lanes: of its
+    accumulators.
+    """
+
+    zeros: bool
+    ended: bool
+    dot: IntegerDot | None = None
+    lanes: int = LANES
+
+    @property
+    def group(self) -> int:
+        """Units of the state that are multiplied at once."""
+        return 1 if self.dot is None else self.dot.group
+
+    def groups(self, hidden: Any) -> Any:
+        """Groups of a row of states."""
+        return hidden if self.group == 1 else tirx.ceildiv(hidden, self.group)
+
+    @property
+    def panel(self) -> int:
+        """Blocks whose weights lie side by side, so that a vector of accumulators is full."""
+        return max(self.lanes // LANES, 1)
+
+    @property
+    def row(self) -> int:
+        """Weights of a gate of a panel for one group of states."""
+        return LANES * self.panel * self.group
+
+    @property
+    def takes_bytes(self) -> bool:
+        """True if the instruction takes states as bytes, zero point included, so that the totals of
+        the weights' columns have to be subtracted.
+        """
+        return self.dot is not None and self.dot.left in ("int8", "uint8")
+
+
+@dataclass(frozen=True)
 class Recurrence:
-    """A program of (x, weights, [extra], [peepholes], h, [c], [lengths]) to (every, last,
-    [memory]); G gates, K blocks of LANES units.
+    """A program of (x, weights, [scales], [totals], [zeros], [extra], [peepholes], h, [c],
+    [lengths]) to (every, last, [memory]); G gates, K blocks of LANES units.
 
     x [S, B, K*G*LANES]: the input's part of the sums, biases included; weights [K, G, H, LANES];
     extra [K*LANES]: what a GRU that is linear before its reset adds before it; peepholes [3,
     K*LANES]; h, c [B, H]; lengths [B] int64. every [S, B, H], last and memory [B, H].
+
+    With `integers`, weights are int8, with an instruction of groups of g units those of [K/P, G,
+    H/g, P*LANES, g] as one axis, P blocks a panel; scales [K*G*LANES] float32; totals, of the
+    weights' columns, and zeros, zero points, of the same shape int32.
     """
 
     cell: Cell
@@ -54,6 +102,7 @@ class Recurrence:
     masked: bool
     steps: Any = field(default_factory=lambda: tirx.Var("steps", "int64"))
     batch: Any = field(default_factory=lambda: tirx.Var("batch", "int64"))
+    integers: Integers | None = None
 
     @property
     def two_states(self) -> bool:
@@ -87,19 +136,27 @@ class Recurrence:
         return 8 if self.cell.gates == 1 else 6
 
     @property
+    def panel(self) -> int:
+        """Blocks whose weights lie side by side."""
+        return self.integers.panel if self.integers else 1
+
+    @property
     def group_blocks(self) -> int:
         """Blocks of a group, whose sums for one row are in registers at once."""
-        return ALONE // self.cell.gates
+        return ALONE // self.cell.gates * self.panel
 
     @property
     def cached(self) -> bool:
         """True if the weights stay in the cache, as they are taken to where units are not known."""
         hidden = self.hidden.value if self.fixed else 1
-        return 4 * self.cell.gates * hidden * hidden <= CACHED
+        return (1 if self.integers else 4) * self.cell.gates * hidden * hidden <= CACHED
 
     @property
     def share(self) -> Any:
         """Rows of a task: whole tiles, and as few tasks as keep TASKS threads busy."""
+        if self.integers:
+            # One range for all rows.
+            return tirx.max(self.batch, 1)
         # A task reads all weights at every step. If they do not stay in the cache, small tasks take
         # more of the memory's bandwidth than another thread makes up for.
         tiles = tirx.ceildiv(self.batch, self.rows)
@@ -118,6 +175,9 @@ class Buffers:
 
     x: Any
     weights: Any
+    scales: Any
+    totals: Any
+    zeros: Any
     extra: Any
     peepholes: Any
     states: tuple[Any, ...]
@@ -128,7 +188,9 @@ class Buffers:
     @property
     def inputs(self) -> list[Any]:
         """The buffers that there are, in the order of the program's parameters."""
-        buffers = [self.x, self.weights, self.extra, self.peepholes, *self.states, self.lengths]
+        columns = [self.scales, self.totals, self.zeros]
+        rest = [self.extra, self.peepholes, *self.states, self.lengths]
+        buffers = [self.x, self.weights, *columns, *rest]
         return [buffer for buffer in buffers if buffer is not None]
 
     @property
@@ -142,9 +204,13 @@ def buffers_of(layer: Recurrence) -> Buffers:
     gates, units = layer.cell.gates, layer.width
     # Weights are padded to whole blocks, states are not: they are inputs and results of the model.
     state, kinds = [layer.batch, layer.hidden], 1 + layer.two_states
+    integers, columns = layer.integers, units * gates
     return Buffers(
-        x=_buffer("x", [layer.steps, layer.batch, units * gates]),
-        weights=_buffer("weights", [layer.blocks, gates, layer.hidden, LANES]),
+        x=_buffer("x", [layer.steps, layer.batch, columns]),
+        weights=_weights(layer),
+        scales=_buffer("scales", [columns]) if integers else None,
+        totals=_buffer("totals", [columns], "int32") if integers and integers.takes_bytes else None,
+        zeros=_buffer("zeros", [columns], "int32") if integers and integers.zeros else None,
         extra=_buffer("extra", [units]) if layer.cell.resets_sum else None,
         peepholes=_buffer("peepholes", [3, units]) if layer.peepholes else None,
         states=tuple(_buffer(name, state) for name in ("h", "c")[:kinds]),
@@ -152,6 +218,17 @@ def buffers_of(layer: Recurrence) -> Buffers:
         every=_buffer("every", [layer.steps, layer.batch, layer.hidden]),
         finals=tuple(_buffer(name, state) for name in ("last", "memory")[:kinds]),
     )
+
+
+def _weights(layer: Recurrence) -> Any:
+    gates, integers = layer.cell.gates, layer.integers
+    if integers is None:
+        return _buffer("weights", [layer.blocks, gates, layer.hidden, LANES])
+    if integers.dot is None:
+        return _buffer("weights", [layer.blocks, gates, layer.hidden, LANES], "int8")
+    panels, groups = tirx.ceildiv(layer.blocks, integers.panel), integers.groups(layer.hidden)
+    # Flat, since TVM gathers the bytes of a vector in a buffer of several axes one by one.
+    return _buffer("weights", [panels * gates * groups * integers.row], "int8")
 
 
 def _buffer(name: str, shape: Sequence[Any], dtype: str = "float32") -> Any:

@@ -6,17 +6,22 @@ once, whose accumulators for some gates stay in registers over the units of the 
 for a row that is left, all blocks of the group at once. Then all gates of the group are applied in
 one go, so that nothing but states and a group's sums goes through memory, and the rows of a task
 share what is read of the weights.
+
+A layer whose states are quantized has one task a direction: all rows have one range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tvm import s_tir, tirx
 
+from compiler.recurrences.description import ATTRIBUTE, describe
 from compiler.recurrences.gates import Phase, phases_of
+from compiler.recurrences.integers import alloc_quantized, emit_integer_tile, emit_quantized
 from compiler.recurrences.layer import ACCUMULATORS, LANES, Buffers, Recurrence, buffers_of
-from compiler.recurrences.units import Task, Units
+from compiler.recurrences.units import Task, Units, accumulator_order
 from compiler.tir.building import (
     alloc,
     let,
@@ -66,7 +71,10 @@ def emit_recurrence(*directions: Recurrence) -> tirx.PrimFunc:
     root = s_tir.SBlockRealize([], tirx.IntImm("bool", 1), block)
     inputs = [buffer for buffers in inputs_of for buffer in buffers.inputs]
     results = [buffer for buffers in inputs_of for buffer in buffers.results]
-    return tirx.PrimFunc([*inputs, *results], root).with_attrs(ATTRIBUTES)
+    program = tirx.PrimFunc([*inputs, *results], root).with_attrs(ATTRIBUTES)
+    if layer.integers and layer.fixed and layer.integers.dot is None:
+        return program.with_attr(ATTRIBUTE, describe(directions))
+    return program
 
 
 def _emit_task(layer: Recurrence, buffers: Buffers, each: Expr, part: Expr) -> None:
@@ -83,6 +91,8 @@ def _emit_task(layer: Recurrence, buffers: Buffers, each: Expr, part: Expr) -> N
     size = layer.share * layer.width
     scratch = [alloc([size], "float32", name, "global") for name in names]
     task = Task(layer, buffers, first, count, accumulators, *scratch)
+    if layer.integers:
+        task = replace(task, quantized=alloc_quantized(layer))
     _emit_start(task)
     with serial(layer.steps, "step") as step:
         for phase in phases_of(task):
@@ -114,14 +124,19 @@ def _emit_start(task: Task) -> None:
 
 def _emit_phase(task: Task, step: Expr, phase: Phase) -> None:
     """Emit the sums of some gates, a group of blocks at a time; then what the cell does."""
+    if task.layer.integers:
+        emit_quantized(task, step, phase.left)
+    panel = task.layer.panel
     for first, count in _groups(task.layer, step):
-        with serial(count, "slot") as slot:
-            for row, rows, gates in _tiles(task, phase):
-                units = [Units(task, step, first + slot, slot, row + r) for r in range(rows)]
-                _emit_tile(task, units, gates, phase)
+        with serial(count // panel, "slot") as slot:
+            _emit_tiles(task, step, phase, first, [slot * panel + block for block in range(panel)])
+        if rest := count % panel:
+            slots = [const(count - rest + block) for block in range(rest)]
+            _emit_tiles(task, step, phase, first, slots)
         for row in _rows_alone(task):
             units = [Units(task, step, first + slot, const(slot), row) for slot in range(count)]
-            _emit_tile(task, units, phase.gates, phase)
+            tile = [units[start : start + panel] for start in range(0, count, panel)]
+            _emit_tile(task, tile, phase.gates, phase)
         # Right after the group's sums, while those are in L1.
         with (
             serial(task.count, "row") as r,
@@ -129,6 +144,15 @@ def _emit_phase(task: Task, step: Expr, phase: Phase) -> None:
             serial(count, "slot") as slot,
         ):
             phase.apply(Units(task, step, first + slot, slot, r))
+
+
+def _emit_tiles(task: Task, step: Expr, phase: Phase, first: Expr, slots: Sequence[Expr]) -> None:
+    """Emit the sums of the blocks of a panel for all rows that tiles of several take."""
+    for row, rows, gates in _tiles(task, phase):
+        tile = [
+            [Units(task, step, first + slot, slot, row + r) for slot in slots] for r in range(rows)
+        ]
+        _emit_tile(task, tile, gates, phase)
 
 
 def _groups(layer: Recurrence, step: Expr) -> Iterator[tuple[Expr, int]]:
@@ -182,17 +206,23 @@ def _parts(gates: Sequence[int], rows: int) -> list[Sequence[int]]:
     return [gates[start : start + group] for start in range(0, len(gates), group)]
 
 
-def _emit_tile(task: Task, tile: list[Units], gates: Sequence[int], phase: Phase) -> None:
-    """Emit the sums of some gates for a few rows, in registers."""
-    acc = alloc([len(tile) * len(gates) * LANES], "float32", "acc")
-    for units, gate, v, offset in _accumulators(tile, gates):
+def _emit_tile(
+    task: Task, tile: Sequence[Sequence[Units]], gates: Sequence[int], phase: Phase
+) -> None:
+    """Emit the sums of some gates, in registers, for a few rows or panels: the units of each."""
+    if task.layer.integers:
+        emit_integer_tile(task, tile, gates)
+        return
+    rows = [units for (units,) in tile]
+    acc = alloc([len(rows) * len(gates) * LANES], "float32", "acc")
+    for units, gate, v, offset in _accumulators(rows, gates):
         store(acc, units.start(gate, v), offset)
     # Weights of a gate are contiguous over k, so the hardware prefetches them.
     with serial(task.layer.hidden, "k") as k:
-        for units, gate, v, offset in _accumulators(tile, gates):
+        for units, gate, v, offset in _accumulators(rows, gates):
             left = load(phase.left, [units.row * task.layer.width + k])
             store(acc, load(acc, [offset]) + left * units.weight(gate, k, v), offset)
-    for units, gate, v, offset in _accumulators(tile, gates):
+    for units, gate, v, offset in _accumulators(rows, gates):
         store(task.accumulators, load(acc, [offset]), units.sum_index(gate, v))
 
 
@@ -200,12 +230,7 @@ def _accumulators(
     tile: list[Units], gates: Sequence[int]
 ) -> Iterator[tuple[Units, int, Expr, Expr]]:
     """(units, gate, lane, place) of every accumulator of a tile, a vector at a time."""
-    pairs = [(r, g) for r in range(len(tile)) for g in range(len(gates))]
-    # Of rows and gates, the fewer stay in registers beside the accumulators while the others are
-    # walked.
-    if len(tile) <= len(gates):
-        pairs.sort(key=lambda pair: pair[::-1])
-    for r, g in pairs:
+    for r, g in accumulator_order(len(tile), len(gates)):
         with vectorize(LANES) as v:
             yield tile[r], gates[g], v, (r * len(gates) + g) * LANES + v
 

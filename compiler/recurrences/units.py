@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,8 @@ from compiler.tir.exprs import Expr, load
 @dataclass(frozen=True)
 class Task:
     """Rows from `first` on, `count` of them, and their scratch memory: sums of a group of blocks,
-    state, next state, what else the cell keeps, states that a GRU's reset has scaled.
+    state, next state, what else the cell keeps, states that a GRU's reset has scaled, what a step
+    quantizes.
     """
 
     layer: Recurrence
@@ -26,6 +28,7 @@ class Task:
     following: Any
     memory: Any = None
     reset: Any = None
+    quantized: Any = None
 
     def time(self, step: Expr, row: Expr) -> Expr:
         """Where step `step` of row number `row` of the batch stands in time."""
@@ -81,8 +84,11 @@ class Units:
         """The input's part of a gate's sum."""
         task = self.task
         row = task.first + self.row
-        unit = (self.block * task.layer.cell.gates + gate) * LANES + lane
-        return load(task.io.x, [task.time(self.step, row), row, unit])
+        return load(task.io.x, [task.time(self.step, row), row, self.column(gate, lane)])
+
+    def column(self, gate: int, lane: Expr) -> Expr:
+        """The position of a gate's unit among all columns of the weights."""
+        return (self.block * self.task.layer.cell.gates + gate) * LANES + lane
 
     def weight(self, gate: int, k: Expr, lane: Expr) -> Expr:
         """A gate's weight for unit `k` of the state before."""
@@ -94,3 +100,13 @@ class Units:
         if peepholes is None:
             return tirx.FloatImm("float32", 0)
         return load(peepholes, [index, self.block * LANES + lane]) * memory
+
+
+def accumulator_order(rows: int, gates: int) -> Sequence[tuple[int, int]]:
+    """The (row, gate) of each accumulator of a tile, in the order in which a step adds to them.
+
+    Of rows and gates, the fewer stay in registers beside the accumulators while the others are
+    walked.
+    """
+    pairs = [(r, g) for r in range(rows) for g in range(gates)]
+    return sorted(pairs, key=lambda pair: pair[::-1]) if rows <= gates else pairs

@@ -138,8 +138,9 @@ def values_of(
         )
         results, engine = _compute(alone, known, (by_definition, *engines) if empty else engines)
         note(node, engine)
-        named = zip(list(node.output), results, strict=False)
-        values.update((name, widen(result)) for name, result in named if name)
+        # Engines give the outputs that have names.
+        named = zip(filter(None, node.output), results, strict=False)
+        values.update((name, widen(result)) for name, result in named)
         for name in last.get(index, ()):
             if name not in retained:
                 values.pop(name, None)

@@ -143,6 +143,7 @@ ENGINES: dict[str, Callable[[str], Engine]] = {
     "onnxruntime": OnnxRuntime,
     "onnxruntime.quantized": partial(OnnxRuntime, quantized=True),
     "onnxruntime.ordered": partial(OnnxRuntime, threads=1),
+    "onnxruntime.quantized.ordered": partial(OnnxRuntime, quantized=True, threads=1),
     "onnx.reference": OnnxReference,
     "torch": _torch,
     "float64": _float64,
@@ -156,6 +157,10 @@ QUANTIZED = ("onnxruntime.quantized", "onnx.reference")
 ORDERED = ("onnxruntime.ordered", "onnx.reference")
 """For ensembles of trees, whose weights several threads add up in an order of their own: of classes
 with equal votes any then wins.
+"""
+QUANTIZED_LAYERS = ("onnxruntime.quantized.ordered", "onnx.reference")
+"""For recurrent layers that quantize their states by the range of the batch: several threads have
+parts of the batch, each with a range of its own.
 """
 SPECIFICATION = ("onnx.reference",)
 TORCHSCRIPT = ("torch",)
@@ -177,8 +182,10 @@ def engines_of(model: "onnx.ModelProto") -> tuple[str, ...]:
 
     if boundary.truncates(model) or departures.of_onnxruntime(model):
         return SPECIFICATION
-    trees = any(node.op_type.startswith("TreeEnsemble") for node in model.graph.node)
-    return ORDERED if trees else ONNX
+    operators = {node.op_type for node in model.graph.node}
+    if "DynamicQuantizeLSTM" in operators:
+        return QUANTIZED_LAYERS
+    return ORDERED if any(name.startswith("TreeEnsemble") for name in operators) else ONNX
 
 
 @dataclass(frozen=True)

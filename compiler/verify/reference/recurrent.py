@@ -115,10 +115,12 @@ def walk(
     h: Array,
     c: Array,
     backward: bool,
+    see: Callable[[Array, Array], Array] = lambda h, counted: h,
 ) -> tuple[Array, Array, Array]:
     """All states [T, N, H], zero behind a row's length, and the last ones [N, H]; x [T, N, I].
 
-    Raises ValueError for a row of no steps, whose results the operators do not define.
+    see: what a step sees of the states, given which rows had a step before it. Raises ValueError
+    for a row of no steps, whose results the operators do not define.
     """
     if (lengths < 1).any():
         raise ValueError("what a row of no steps gives is not specified")
@@ -126,7 +128,7 @@ def walk(
     for number in range(int(lengths.max(initial=0))):
         rows = np.flatnonzero(lengths > number)
         steps = lengths[rows] - 1 - number if backward else np.full(len(rows), number)
-        h[rows], c[rows] = step(x[steps, rows], h[rows], c[rows])
+        h[rows], c[rows] = step(x[steps, rows], see(h, lengths >= number)[rows], c[rows])
         every[steps, rows] = h[rows]
     return every, h, c
 
@@ -163,12 +165,19 @@ class _Recurrent(OpRun):  # type: ignore[misc]
             parts = (w[d].astype(np.float64), r[d].astype(np.float64), bias[d], peepholes[d])
             cell = self._cell(attributes, d, parts)
             step = getattr(cell, self.kind)
-            ran.append(walk(step, x.astype(np.float64), lengths, h[d], c[d], back))
+            seen = self._see_inputs(x.astype(np.float64), lengths)
+            ran.append(walk(step, seen, lengths, h[d], c[d], back, self._see_states))
         every = np.stack([each[0] for each in ran], 1)
         last = [np.stack([each[index] for each in ran]) for index in (1, 2)]
         if batch_first:
             every, last = every.transpose(2, 0, 1, 3), [part.swapaxes(0, 1) for part in last]
         return tuple(part.astype(dtype) for part in (every, *last))[: len(self.onnx_node.output)]
+
+    def _see_inputs(self, x: Array, lengths: Array) -> Array:
+        return x
+
+    def _see_states(self, h: Array, counted: Array) -> Array:
+        return h
 
     def _cell(
         self, attributes: Any, direction: int, parts: tuple[Array, Array, Array, Array]
@@ -199,9 +208,9 @@ class LSTM(_Recurrent):
 
 
 class DynamicQuantizeLSTM(LSTM):
-    """An LSTM of the dequantized weights, [directions, inputs, 4 * hidden]. ONNX Runtime also
-    quantizes the input and the state of each step, which is how it computes and not what the
-    operator means.
+    """An LSTM of the dequantized weights, [directions, inputs, 4 * hidden], whose inputs and states
+    are quantized as they are multiplied: all inputs by one range, the states of all rows by one
+    range at each step, as ONNX Runtime computes it on one thread.
     """
 
     op_domain = "com.microsoft"
@@ -213,6 +222,21 @@ class DynamicQuantizeLSTM(LSTM):
             centred = weight - (0.0 if zero is None else _beside(np.asarray(zero, np.float64)))
             arguments[index] = (centred * _beside(np.asarray(arguments[scale]))).swapaxes(1, 2)
         return super()._run(*arguments[:8], **attributes)
+
+    def _see_inputs(self, x: Array, lengths: Array) -> Array:
+        return _quantize(x, x[: int(lengths.max(initial=0))])
+
+    def _see_states(self, h: Array, counted: Array) -> Array:
+        # States of rows that have ended are cleared where all states are written.
+        return _quantize(h, h[counted] if self.onnx_node.output[0] else h)
+
+
+def _quantize(values: Array, counted: Array) -> Array:
+    """Values as uint8 by the finest scale that holds the counted ones and 0, dequantized."""
+    low, high = min(counted.min(initial=0), 0), max(counted.max(initial=0), 0)
+    scale = (high - low) / 255 or 1.0
+    zero = np.clip(np.rint(-low / scale), 0, 255)
+    return np.asarray((np.clip(np.rint(values / scale) + zero, 0, 255) - zero) * scale)
 
 
 def _beside(values: Array) -> Array:

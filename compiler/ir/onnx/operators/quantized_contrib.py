@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tvm import relax
 
@@ -21,6 +20,7 @@ from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs
 from compiler.ir.ops.quantized import integer
 from compiler.ir.ops.quantized import quantize as qt
+from compiler.ir.ops.quantized.recurrent import QuantizedWeights
 from compiler.ir.ops.shape import layout
 
 
@@ -179,22 +179,15 @@ def _biased(b: Builder, node: Node, x: Value, index: int) -> Value:
 @op("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_quantize_lstm(b: Builder, node: Node) -> Result:
     """An LSTM of quantized weights, [directions, inputs, 4 * hidden] each, by one scale a direction
-    or a column. Inputs and states stay reals: ONNX Runtime rounds them to 8 bits before products.
+    or a column; inputs and the states of each step are quantized by their own range.
     """
-    weights = [_lstm_weights(b, node, index, scale) for index, scale in ((1, 8), (2, 10))]
     b.quantized = True
-    return recurrent.lstm(b, replace(node, inputs=(node.inputs[0], *weights, *node.inputs[3:8])))
+    weights = [_lstm_weights(b, node, index, scale) for index, scale in ((1, 8), (2, 10))]
+    return recurrent.quantized_lstm(b, node, weights)
 
 
-def _lstm_weights(b: Builder, node: Node, index: int, scale: int) -> Value:
-    """Float32 [directions, 4 * hidden, inputs], as LSTM takes them."""
-    real = ew.cast(b, node.value(index), "float32")
-    zero = node.optional(scale + 1)
-    if zero is not None:
-        real = ew.subtract(b, real, _beside(b, ew.cast(b, zero, "float32")))
-    return layout.transpose(b, ew.multiply(b, real, _beside(b, node.value(scale))), [0, 2, 1])
-
-
-def _beside(b: Builder, x: Value) -> Value:
-    """A number a direction, or a row of them a direction, against [directions, inputs, columns]."""
-    return layout.unsqueeze(b, x, [1, 2] if len(x.shape) == 1 else [1])
+def _lstm_weights(b: Builder, node: Node, index: int, scale: int) -> QuantizedWeights:
+    """Int8 [directions, 4 * hidden, inputs], in the order of LSTM."""
+    integers, zero = layout.transpose(b, node.value(index), [0, 2, 1]), node.optional(scale + 1)
+    integers, zero = integer.as_int8(b, integers, zero)
+    return QuantizedWeights(integers, node.value(scale), zero)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.onnx.indices import limit_values
@@ -9,6 +11,7 @@ from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops.nn.recurrent import Direction, run
 from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.quantized.recurrent import QuantizedWeights
 from compiler.ir.ops.shape import indexing, layout
 from compiler.recurrences.cells import Cell, activation
 
@@ -37,7 +40,18 @@ def rnn(b: Builder, node: Node) -> list[Value | None]:
     return _layer(b, node, "RNN")
 
 
-def _layer(b: Builder, node: Node, kind: str) -> list[Value | None]:
+def quantized_lstm(
+    b: Builder, node: Node, parameters: Sequence[QuantizedWeights]
+) -> list[Value | None]:
+    """Long short-term memory by quantized w and r [directions, 4 * hidden, inputs], whose scales
+    and zero points are one number for each direction or one for each row of it.
+    """
+    return _layer(b, node, "LSTM", parameters)
+
+
+def _layer(
+    b: Builder, node: Node, kind: str, quantized: Sequence[QuantizedWeights] = ()
+) -> list[Value | None]:
     direction = node.attr("direction", "forward")
     backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(
         direction
@@ -57,10 +71,12 @@ def _layer(b: Builder, node: Node, kind: str) -> list[Value | None]:
     limit_values(b, node, 4, 1, x.shape[0])
     cells = _cells(node, kind, len(backward))
     directions = [
-        _direction(b, node, index, cell, back, batch_first)
+        _direction(b, node, index, cell, back, batch_first, quantized)
         for index, (cell, back) in enumerate(zip(cells, backward, strict=True))
     ]
-    ran = run(b, x, node.optional(4), directions)
+    # ONNX Runtime clears the states of rows that have ended where it writes all states.
+    ended = not (node.proto.output and node.proto.output[0])
+    ran = run(b, x, node.optional(4), directions, ended)
     every = _stacked(b, [r[0] for r in ran], 1)
     last = _stacked(b, [r[1] for r in ran], 0)
     outputs: list[Value | None] = [
@@ -78,7 +94,13 @@ def _stacked(b: Builder, values: list[Value], axis: int) -> Value:
 
 
 def _direction(
-    b: Builder, node: Node, index: int, cell: Cell, backward: bool, batch_first: bool
+    b: Builder,
+    node: Node,
+    index: int,
+    cell: Cell,
+    backward: bool,
+    batch_first: bool,
+    quantized: Sequence[QuantizedWeights],
 ) -> Direction:
     def part(position: int, state: bool = False) -> Value | None:
         value = node.optional(position)
@@ -87,7 +109,12 @@ def _direction(
         value = layout.transpose(b, value, [1, 0, 2]) if state and batch_first else value
         return indexing.item(b, value, 0, index)
 
-    w, r = part(1), part(2)
+    w: Value | QuantizedWeights | None
+    r: Value | QuantizedWeights | None
+    if quantized:
+        w, r = (one.of_direction(b, index) for one in quantized)
+    else:
+        w, r = part(1), part(2)
     if w is None or r is None:
         node.fail("W and R are required", reason="input")
     return Direction(cell, w, r, part(3), part(7), part(5, True), part(6, True), backward)

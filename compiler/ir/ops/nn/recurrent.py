@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from tvm import relax, tirx
@@ -22,19 +22,42 @@ from compiler.ir.ops.shape import indexing, layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 from compiler.recurrences.cells import Cell
-from compiler.recurrences.layer import LANES, Recurrence
+from compiler.recurrences.layer import LANES, Integers, Recurrence
 from compiler.recurrences.recurrent import emit_recurrence
+
+
+class Quantized(Protocol):
+    """Quantized w or r of a direction (see `compiler.ir.ops.quantized.recurrent`)."""
+
+    @property
+    def shape(self) -> tuple[Extent, ...]:
+        """[G*H, C]."""
+
+    @property
+    def has_zeros(self) -> bool:
+        """True if a zero point is not 0."""
+
+    def project(self, b: Builder, blocks: Blocks, x: Value, lengths: Value | None) -> Value:
+        """The input's part of the sums, x [S, B, I] times w, without biases."""
+
+    def arguments(self, b: Builder, blocks: Blocks) -> list[Value]:
+        """The program's inputs for r: int8 weights, the scales of their columns, and their zero
+        points where they have any.
+        """
 
 
 @dataclass(frozen=True)
 class Direction:
     """One direction of a layer: its cell, w [G*H, I], r [G*H, H], bias [2*G*H] or None, peepholes
     [3*H] or None, states [B, H].
+
+    Where w and r are quantized, inputs and states are, too, as they are multiplied: to uint8, by
+    the range of all inputs, and that of the states of all rows at each step.
     """
 
     cell: Cell
-    w: Value
-    r: Value
+    w: Value | Quantized
+    r: Value | Quantized
     bias: Value | None
     peepholes: Value | None
     h: Value | None
@@ -43,7 +66,7 @@ class Direction:
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class Blocks:
     """Gates of `hidden` units as `count` blocks of LANES units, all gates of a block side
     by side.
     """
@@ -54,7 +77,8 @@ class _Blocks:
     count: Extent
 
     @classmethod
-    def of(cls, b: Builder, gates: int, hidden: Extent) -> _Blocks:
+    def of(cls, b: Builder, gates: int, hidden: Extent) -> Blocks:
+        """As many blocks as hold the units."""
         return cls(b, gates, hidden, b.symbol(ex.ceildiv(hidden, LANES), "blocks"))
 
     @property
@@ -63,14 +87,16 @@ class _Blocks:
         return ex.mul(self.count, LANES)
 
     def pad(self, value: Value) -> Value:
-        """[..., H] float32 with zeros up to whole blocks."""
+        """[..., H] with zeros up to whole blocks."""
         b, lead = self.builder, value.shape[:-1]
         missing = b.facts.simplify(ex.sub(self.units, self.hidden))
         if missing == 0:
             return value
-        zeros = broadcast.expand(
-            b, Known(np.zeros([1] * len(value.shape), np.float32), "float32"), [*lead, missing]
-        )
+        if isinstance(value, Known) and isinstance(missing, int):
+            rest = [(0, 0)] * len(lead)
+            return Known(np.pad(value.data, [*rest, (0, missing)]), value.dtype)
+        zero = np.zeros([1] * len(value.shape), np.dtype(value.dtype))
+        zeros = broadcast.expand(b, Known(zero, value.dtype), [*lead, missing])
         joined = layout.concat(b, [value, zeros], -1)
         return (
             joined
@@ -93,23 +119,46 @@ class _Blocks:
         moved = layout.transpose(b, self.pack(value), [2, 0, 1, 3])
         return layout.reshape(b, moved, [columns, ex.mul(self.units, self.gates)])
 
+    def columns(self, value: Value) -> Value:
+        """One number or [G * H] as [K * G * LANES]."""
+        b, rows = self.builder, ex.mul(self.hidden, self.gates)
+        if len(value.shape):
+            one_each = value
+        elif isinstance(value, Known) and isinstance(rows, int):
+            one_each = Known(np.broadcast_to(value.data, [rows]), value.dtype)
+        else:
+            one_each = broadcast.expand(b, value, [rows])
+        return layout.squeeze(b, self.flat(layout.unsqueeze(b, one_each, [1])), [0])
+
 
 def run(
-    b: Builder, x: Value, lengths: Value | None, directions: Sequence[Direction]
+    b: Builder,
+    x: Value,
+    lengths: Value | None,
+    directions: Sequence[Direction],
+    ended: bool = False,
 ) -> list[tuple[Tensor, Tensor, Tensor | None]]:
     """One direction or two over x [S, B, I]: of each all hidden states [S, B, H], the last hidden
     [B, H] and cell state; float32 inside. lengths: integers [B] from 0 to S, the steps of each row.
+
+    ended: the states of rows that have ended count for the range by which states are quantized.
     """
     first, steps, batch = directions[0].cell, *x.shape[:2]
     if lengths is not None:
         indexing.check_lengths(b, lengths, steps)
     hidden = b.facts.simplify(directions[0].r.shape[1])
-    blocks = _Blocks.of(b, first.gates, hidden)
+    blocks = Blocks.of(b, first.gates, hidden)
     extents = _own(hidden, "hidden"), _own(blocks.count, "blocks")
     clock = {name: tirx.Var(name, "int64") for name in ("steps", "batch")}
     layers = [
         Recurrence(
-            d.cell, *extents, d.backward, d.peepholes is not None, lengths is not None, **clock
+            d.cell,
+            *extents,
+            d.backward,
+            d.peepholes is not None,
+            lengths is not None,
+            **clock,
+            integers=None if isinstance(d.r, Value) else Integers(d.r.has_zeros, ended),
         )
         for d in directions
     ]
@@ -126,17 +175,23 @@ def run(
 
 
 def _inputs(
-    b: Builder, blocks: _Blocks, x: Value, lengths: Value | None, d: Direction
+    b: Builder, blocks: Blocks, x: Value, lengths: Value | None, d: Direction
 ) -> list[tuple[Value, Sequence[Extent]]]:
     """The program's inputs of one direction, each with its shape."""
     (steps, batch), hidden, cell = x.shape[:2], blocks.hidden, d.cell
-    x, w, r = (ew.cast(b, value, "float32") for value in (x, d.w, d.r))
-    projected, extra = _add_biases(b, cell, blocks, linear.matmul(b, x, blocks.flat(w)), d.bias)
-    rows = ex.mul(blocks.units, cell.gates)
-    inputs: list[tuple[Value, Sequence[Extent]]] = [
-        (projected, [steps, batch, rows]),
-        (blocks.pack(r), [blocks.count, cell.gates, hidden, LANES]),
-    ]
+    x = ew.cast(b, x, "float32")
+    if isinstance(d.w, Value):
+        projected = linear.matmul(b, x, blocks.flat(ew.cast(b, d.w, "float32")))
+    else:
+        projected = d.w.project(b, blocks, x, lengths)
+    projected, extra = _add_biases(b, cell, blocks, projected, d.bias)
+    rows, weights = ex.mul(blocks.units, cell.gates), [blocks.count, cell.gates, hidden, LANES]
+    inputs: list[tuple[Value, Sequence[Extent]]] = [(projected, [steps, batch, rows])]
+    if isinstance(d.r, Value):
+        inputs.append((blocks.pack(ew.cast(b, d.r, "float32")), weights))
+    else:
+        packed, *columns = d.r.arguments(b, blocks)
+        inputs += [(packed, weights), *((value, [rows]) for value in columns)]
     if cell.resets_sum:
         inputs.append((extra, [blocks.units]))
     if d.peepholes is not None:
@@ -150,7 +205,7 @@ def _inputs(
 
 
 def _add_biases(
-    b: Builder, cell: Cell, blocks: _Blocks, projected: Value, bias: Value | None
+    b: Builder, cell: Cell, blocks: Blocks, projected: Value, bias: Value | None
 ) -> tuple[Value, Value]:
     """The input's part of the sums with all biases in it but the one that a GRU linear before its
     reset adds there, which comes second.

@@ -39,6 +39,19 @@ def span(value: Value, zero: Value | None) -> int:
     return max(int(info.max) - low, high - int(info.min))
 
 
+def as_int8(b: Builder, values: Value, zero: Value | None) -> tuple[Value, Value | None]:
+    """Int8 or uint8 values as int8, and their zero point as int32, None where it is 0 for all."""
+    zero = Known.of(np.array(0, np.int32)) if zero is None else ew.cast(b, zero, "int32")
+    if values.dtype != "int8":
+        shift = Known.of(np.array(128, np.int32))
+        zero = ew.subtract(b, zero, shift)
+        if isinstance(values, Known):
+            values = Known((values.data ^ 128).view(np.int8), "int8")
+        else:
+            values = ew.cast(b, ew.subtract(b, ew.cast(b, values, "int32"), shift), "int8")
+    return values, None if isinstance(zero, Known) and not zero.data.any() else zero
+
+
 def matmul(b: Builder, x: Value, y: Value, x_zero: Value | None, y_zero: Value | None) -> Value:
     """(x - x_zero) @ (y - y_zero) in int32; zero points are scalars, one a row (x) or one a column
     (y).

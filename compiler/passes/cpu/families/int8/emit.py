@@ -36,6 +36,7 @@ from compiler.tir.building import (
     steps,
     when,
 )
+from compiler.tir.dots import multiply_accumulate
 from compiler.tir.exprs import Expr, const, load
 from compiler.tir.loops import Stmt
 
@@ -137,6 +138,7 @@ def _emit_tile(
     (unroll, between) of `steps`.
     """
     lanes, starts = layout.lanes, range(0, layout.width, layout.lanes)
+    dot = layout.instruction, lanes
     acc = alloc([rows[1] * layout.width], "int32", "acc")
     for i in range(rows[1]):
         for start in starts:
@@ -152,7 +154,7 @@ def _emit_tile(
             for start, weight in zip(starts, weights, strict=True):
                 index = _acc_index(layout, i, start)
                 total = load(acc, [index])
-                _store_vector(acc, _multiply_accumulate(layout, total, group, weight), index)
+                _store_vector(acc, multiply_accumulate(*dot, total, group, weight), index)
     return acc
 
 
@@ -173,20 +175,6 @@ def _load_weights(layout: Layout, panel: Expr, k: Expr, start: int) -> Expr:
     # Panels are in the order of the instruction's lanes: this is one load.
     vector = load(layout.conv.weights, [prim.Ramp(begin, const(1), size)])
     return vector.astype(f"{layout.instruction.right}x{size}")
-
-
-def _multiply_accumulate(layout: Layout, total: Expr, group: Expr, weights: Expr) -> Expr:
-    """The total plus, for each column, the dot product of the groups."""
-    instruction, lanes = layout.instruction, layout.lanes
-    if instruction.intrinsic is None:
-        return total + prim.Broadcast(group, lanes) * weights.astype(f"int32x{lanes}")
-    # The instruction takes vectors of groups: the row's in all lanes, one for each column.
-    left = tirx.reinterpret(
-        f"{instruction.right}x{instruction.group * lanes}", prim.Broadcast(group, lanes)
-    )
-    arguments = (total, left, weights) if instruction.adds else (left, weights)
-    result = tirx.call_llvm_pure_intrin(f"int32x{lanes}", instruction.intrinsic, *arguments)
-    return result if instruction.adds else total + result
 
 
 def _store_rows(

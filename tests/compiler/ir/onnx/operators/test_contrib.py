@@ -8,11 +8,9 @@ import pytest
 from compiler.errors import ImportFailed
 from tests.compiler.ir.onnx.operators.test_quantized import one_node
 from tests.compiler.ir.onnx.running import (
-    assert_close,
     assert_like_onnxruntime,
     build,
     normal,
-    session_of,
 )
 
 FEEDS = [{"x": normal(n, m, 8), "s": normal(n, m, 8, seed=1)} for n, m in ((1, 1), (2, 5), (3, 1))]
@@ -158,42 +156,3 @@ def test_an_unknown_fused_activation_is_refused() -> None:
     )
     with pytest.raises(ImportFailed, match="'Sine' is not supported"):
         build(model)
-
-
-@pytest.mark.parametrize("columns", [False, True])
-@pytest.mark.parametrize("signed", [False, True])
-def test_lstm_of_quantized_weights(columns: bool, signed: bool) -> None:
-    """Equal to LSTM of the dequantized weights, and near ONNX Runtime, which also quantizes inputs
-    and states to 8 bits.
-    """
-    draw = np.random.default_rng(0)
-    dtype, low = (np.int8, -127) if signed else (np.uint8, 0)
-    grid = (2, 12) if columns else (2,)
-    constants = {
-        "w": draw.integers(low, low + 254, (2, 4, 12)).astype(dtype),
-        "r": draw.integers(low, low + 254, (2, 3, 12)).astype(dtype),
-        "b": normal(2, 24),
-        "ws": draw.uniform(0.004, 0.01, grid).astype(np.float32),
-        "wz": np.full(grid, 0 if signed else 127, dtype),
-        "rs": draw.uniform(0.004, 0.01, grid).astype(np.float32),
-        "rz": np.full(grid, 0 if signed else 127, dtype),
-    }
-    outputs = ["y", "h", "c"]
-    inputs = {"x": "float32[s,n,4]", "h0": "float32[2,n,3]", "c0": "float32[2,n,3]"}
-    order = "x w r b - h0 c0 - ws wz rs rz"
-    attributes: dict[str, Any] = {"direction": "bidirectional", "hidden_size": 3}
-    model = one_node("DynamicQuantizeLSTM", inputs, constants, order, outputs=outputs, **attributes)
-    real = {"b": constants["b"]}
-    for name in "wr":
-        scale, zero = (constants[name + part].astype("f4") for part in "sz")
-        scale, zero = (v[:, None] if columns else v[:, None, None] for v in (scale, zero))
-        real[name] = ((constants[name].astype("f4") - zero) * scale).transpose(0, 2, 1).copy()
-    same = one_node(
-        "LSTM", inputs, real, "x w r b - h0 c0", domain="", outputs=outputs, **attributes
-    )
-    built = build(model)
-    for s, n in ((1, 1), (5, 2), (3, 7)):
-        feed = {"x": normal(s, n, 4), "h0": normal(2, n, 3), "c0": normal(2, n, 3, seed=1)}
-        results = built.run(feed)
-        assert_close(results, session_of(same).run(None, feed), outputs, 1e-5)
-        assert_close(results, session_of(model).run(None, feed), outputs, 0.05)
