@@ -29,8 +29,7 @@ class ActionCache:
 
     def names(self, key: str, manifest: str) -> bool:
         """True if the record names that manifest, usable or not; raises InvalidDigest."""
-        record = self._records.get(_name(key))
-        return record is not None and record.value == manifest
+        return self.recorded(key) == manifest
 
     def put(self, key: str, manifest: str) -> str:
         """Record the manifest for the key; returns the digest that holds now: the first one written
@@ -43,6 +42,18 @@ class ActionCache:
                 return record.value
             if self._records.swap(_name(key), manifest, record):
                 return manifest
+
+    def listing(self, shard: str = "") -> Iterator[tuple[str, float]]:
+        """Digests of the action keys, or of those that begin with two hexadecimal digits, and when
+        each was recorded; reads no record.
+        """
+        for entry in self._records.walk(f"actions/{shard}" if shard else "actions"):
+            yield f"sha256:{entry.name.rpartition('/')[2]}", entry.written
+
+    def recorded(self, key: str) -> str | None:
+        """The manifest that is recorded for the key, usable or not; raises InvalidDigest."""
+        record = self._records.get(_name(key))
+        return record.value if record else None
 
     def entries(self) -> Iterator[tuple[str, str, float]]:
         """Every action key's digest, the manifest recorded for it, and when it was recorded."""

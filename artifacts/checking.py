@@ -1,11 +1,15 @@
 """Checks a store: that no blob is corrupt, and that everything that is needed is there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from artifacts.collection import Roots, find_reachable
-from artifacts.errors import BlobCorrupt, BlobNotFound
+from artifacts.documents import Document, read_document
+from artifacts.errors import BlobCorrupt, BlobNotFound, InvalidDigest, InvalidManifest
+from artifacts.parallel import call_many
 from artifacts.store import Artifacts
+
+Roots = Callable[[], Iterable[str]]
+"""Digests that are needed, with all that they refer to; called once the blobs were read."""
 
 
 @dataclass
@@ -37,3 +41,32 @@ def check(store: Artifacts, roots: Roots, beat: Callable[[], None] = lambda: Non
     needed = find_reachable(store, (*roots(), *built))
     soundness.missing = sorted(digest for digest in needed if not store.blobs.has(digest))
     return soundness
+
+
+def find_reachable(store: Artifacts, roots: Iterable[str]) -> set[str]:
+    """The roots and all that they refer to, whether it is there or not; raises StorageFailed."""
+    referrers: dict[str, list[str]] = {}
+    for _, subject, digest, _ in store.references.all_referrers():
+        referrers.setdefault(subject, []).append(digest)
+    reached: set[str] = set()
+    followed: set[str] = set()
+    waiting = set(roots)
+    while fresh := waiting - followed:
+        reached |= fresh
+        followed |= fresh
+        waiting = set()
+        for digest, document in call_many(lambda digest: _document(store, digest), fresh):
+            waiting.update(referrers.get(digest, ()))
+            if document:
+                reached.update(blob.digest for blob in document.blobs)
+                waiting.update(child.digest for child in document.children)
+                waiting.update([document.subject.digest] if document.subject else ())
+    return reached
+
+
+def _document(store: Artifacts, digest: str) -> Document | None:
+    """The manifest of that digest; None for any other blob, and for one that is not there."""
+    try:
+        return read_document(store.blobs, digest)
+    except (BlobNotFound, BlobCorrupt, InvalidManifest, InvalidDigest):
+        return None

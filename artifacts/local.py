@@ -13,13 +13,14 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from artifacts.errors import BlobNotFound, DigestMismatch
 from artifacts.files import commit, ensure_folder, storage_errors, sweep, temporary
+from artifacts.parallel import call_many
 from artifacts.reading import VerifyingReader
 from artifacts.store import CHUNK, FRESH_S, Blob, Listed, ListedBlob, Record, hex_of
 from relaxd.contract.canonical import digest_of
@@ -144,6 +145,18 @@ class LocalStore(VerifyingReader):
         except FileNotFoundError:
             return True
         return True
+
+    def discard_many(self, digests: Sequence[str], before: float) -> set[str]:
+        """Implement BlobStore.discard_many."""
+        tried = call_many(lambda digest: self.discard(digest, before), digests)
+        return {digest for digest, gone in tried if gone}
+
+    def last_touch(self, digest: str) -> float | None:
+        """Implement BlobStore.last_touch."""
+        try:
+            return self._stat(digest).st_mtime
+        except BlobNotFound:
+            return None
 
     def quarantine(self) -> Iterator[ListedBlob]:
         """Implement BlobStore.quarantine."""

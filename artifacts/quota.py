@@ -1,6 +1,6 @@
 """A blob store with a quota, and with a reserve that its disk keeps free."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -79,6 +79,14 @@ class LimitedStore:
     def discard(self, digest: str, before: float) -> bool:
         """Implement BlobStore.discard."""
         return self.inner.discard(digest, before)
+
+    def discard_many(self, digests: Sequence[str], before: float) -> set[str]:
+        """Implement BlobStore.discard_many."""
+        return self.inner.discard_many(digests, before)
+
+    def last_touch(self, digest: str) -> float | None:
+        """Implement BlobStore.last_touch."""
+        return self.inner.last_touch(digest)
 
     def quarantine(self) -> Iterator[ListedBlob]:
         """Implement BlobStore.quarantine."""

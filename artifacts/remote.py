@@ -17,7 +17,7 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import from_url
 
 from artifacts.errors import BlobNotFound, DigestMismatch, StorageFailed
+from artifacts.parallel import call_many
 from artifacts.reading import VerifyingReader
 from artifacts.store import CHUNK, FRESH_S, Blob, Listed, ListedBlob, Record, hex_of
 from relaxd.contract.canonical import digest_of
@@ -37,6 +38,8 @@ PATIENCE_S = 10.0
 """How long a touch waits for a blob that is being removed."""
 POLL_S = 0.05
 ABANDON_S, TAKE_OVER_S = 60.0, 900.0
+TOGETHER = 256
+"""Blobs that are marked, looked at and deleted together: a touch of one waits until all are."""
 REMEMBERED = 65536
 
 
@@ -169,18 +172,44 @@ class ObjectStore(VerifyingReader):
 
     def discard(self, digest: str, before: float) -> bool:
         """Implement BlobStore.discard; False too where another process is at it."""
+        return digest in self.discard_many([digest], before)
+
+    def discard_many(self, digests: Sequence[str], before: float) -> set[str]:
+        """Implement BlobStore.discard_many; deletes TOGETHER blobs by one request, where the store
+        takes such.
+        """
+        gone: set[str] = set()
+        for start in range(0, len(digests), TOGETHER):
+            gone |= self._discard_part(digests[start : start + TOGETHER], before)
+        return gone
+
+    def _discard_part(self, digests: Sequence[str], before: float) -> set[str]:
         began = time.monotonic()
-        if not self._doom(digest):
-            return False
-        times = (self._modified(_path(digest)), self._modified(_touched(digest)))
+        doomed = [digest for digest, is_ours in call_many(self._doom, digests) if is_ours]
+        found = dict(call_many(self._times, doomed))
         late = time.monotonic() - began > ABANDON_S
-        spared = late or any(touched is not None and touched >= before for touched in times)
-        self._touches.pop(digest, None)
-        # A deletion that fails may still come through: the mark then stays, until it is taken over.
-        for path in () if spared else (_path(digest), _touched(digest)):
-            self._delete(path)
-        self._delete(_doomed(digest))
-        return not spared
+        old = {
+            digest: times
+            for digest, times in found.items()
+            if not late and all(touched < before for touched in times.values())
+        }
+        for digest in doomed:
+            self._touches.pop(digest, None)
+        # A deletion that fails may still come through: the marks then stay, until they are taken
+        # over.
+        self._delete(*(path for times in old.values() for path in times))
+        self._delete(*map(_doomed, doomed))
+        return set(old)
+
+    def _times(self, digest: str) -> dict[str, float]:
+        """When the blob was put and touched, by the paths of the objects that say so."""
+        times = {path: self._modified(path) for path in (_path(digest), _touched(digest))}
+        return {path: modified for path, modified in times.items() if modified is not None}
+
+    def last_touch(self, digest: str) -> float | None:
+        """Implement BlobStore.last_touch."""
+        times = self._times(digest)
+        return max(times.values()) if _path(digest) in times else None
 
     def _doom(self, digest: str) -> bool:
         """Mark the blob as being removed; whether the mark is ours."""
@@ -225,12 +254,17 @@ class ObjectStore(VerifyingReader):
             except FileNotFoundError:
                 return None
 
-    def _delete(self, path: str) -> None:
-        with _translated(f"cannot remove {path}"):
+    def _delete(self, *paths: str) -> None:
+        if not paths:
+            return
+        with _translated(f"cannot remove {paths[0]}" + (" and others" if paths[1:] else "")):
             try:
-                obstore.delete(self._store, path)
-            except FileNotFoundError:
+                obstore.delete(self._store, paths[0] if len(paths) == 1 else list(paths))
                 return
+            except FileNotFoundError:
+                pass
+        for path in paths if len(paths) > 1 else ():  # where one is missing, others may remain
+            self._delete(path)
 
     def _head(self, digest: str) -> Any:
         path = _path(digest)

@@ -1,6 +1,6 @@
 """Interfaces of a blob store and a record store, and the parts of one artifact store."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -90,6 +90,16 @@ class BlobStore(Protocol):
     def discard(self, digest: str, before: float) -> bool:
         """Remove the blob unless it was put or touched at `before` or later; whether it is gone.
         No `put` or `touch` that has returned is undone.
+        """
+
+    def discard_many(self, digests: Sequence[str], before: float) -> set[str]:
+        """Do what `discard` does for many blobs that do not refer to each other; those that are
+        gone.
+        """
+
+    def last_touch(self, digest: str) -> float | None:
+        """The time of its last `put` or `touch`, in seconds since the epoch; None for a blob that
+        is not there.
         """
 
     def quarantine(self) -> Iterator[ListedBlob]:

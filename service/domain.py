@@ -335,6 +335,18 @@ class Collection:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """The limits of a collection that began then, in seconds since the epoch: blobs touched at
+    `before` or later stay, and so do bundles whose action record was written at `records_before`
+    or later.
+    """
+
+    began_at: float
+    before: float
+    records_before: float
+
+
+@dataclass(frozen=True)
 class Claim:
     """A worker's hold on a build; what it writes is taken only while `fence` is the
     build's newest.

@@ -130,6 +130,7 @@ class ChoreTaken(ServiceError):
         super().__init__(
             f"{name} is under way in {holder}", hint="try again when it has ended", holder=holder
         )
+        self.name = name
 
 
 class UnknownPin(ServiceError):

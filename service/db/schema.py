@@ -325,3 +325,62 @@ usage = Table(
     Column("memory_byte_seconds", Seconds, nullable=False),
     Column("stored_bytes", BigInteger, nullable=False),
 )
+
+# The store's blobs as the last audit saw them, and what was stored since; `touched_at` is no later
+# than the last touch. `edges` has what a blob that was read refers to.
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("digest", String(80), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("touched_at", Seconds, nullable=False),
+    Column("is_read", Boolean, nullable=False),
+    Index("ix_blobs_touched_at", "touched_at"),
+    Index(
+        "ix_blobs_unread",
+        "digest",
+        sqlite_where=text("NOT is_read"),
+        postgresql_where=text("NOT is_read"),
+    ),
+)
+
+# A parent keeps its children: what a manifest names, and as `is_referrer` the manifests that name
+# it as their subject.
+edges = Table(
+    "edges",
+    metadata,
+    Column("parent", String(80), primary_key=True),
+    Column("child", String(80), primary_key=True),
+    Column("is_referrer", Boolean, nullable=False),
+    Index("ix_edges_child", "child"),
+)
+
+# Tags and action records, as the last audit read them in the store.
+store_records = Table(
+    "records",
+    metadata,
+    Column("kind", String(8), primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("digest", String(80), nullable=False),
+    Column("written_at", Seconds, nullable=False),
+    Index("ix_records_digest", "digest"),
+)
+
+# What a collection is about to remove; `is_removed` is None until it was tried. A row in `sweeps`
+# says that all of it is marked.
+garbage = Table(
+    "garbage",
+    metadata,
+    Column("digest", String(80), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("is_removed", Boolean),
+)
+
+sweeps = Table(
+    "sweeps",
+    metadata,
+    Column("began_at", Seconds, primary_key=True),
+    Column("before", Seconds, nullable=False),
+    Column("records_before", Seconds, nullable=False),
+    Column("removed_records", BigInteger, nullable=False),
+)

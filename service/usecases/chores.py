@@ -14,6 +14,7 @@ from service.db.schema import chores
 from service.errors import ChoreTaken
 
 GC = "gc"
+AUDIT = "gc-audit"
 LEASE_S = 120.0
 
 
@@ -55,6 +56,13 @@ def turn(core: Core, name: str) -> Iterator[Turn]:
         mine = (chores.c.name == name) & (chores.c.holder == holder)
         with core.writing() as tx:
             tx.connection.execute(update(chores).where(mine).values(held_until=0, ran_at=began))
+
+
+def last_began(core: Core, name: str) -> float:
+    """When the chore last began and ended, in seconds since the epoch; 0 for never."""
+    with core.reading() as tx:
+        query = select(chores.c.ran_at).where(chores.c.name == name)
+        return float(tx.connection.execute(query).scalar_one())
 
 
 def is_due(core: Core, name: str, every_s: float) -> bool:

@@ -11,7 +11,7 @@ from service.domain import Collection
 from service.errors import ChoreTaken, DatabaseUnavailable
 from service.identity import DEFAULT
 from service.usecases import auditing
-from service.usecases.store import collecting
+from service.usecases.store import collecting, sweeping
 
 LOOK_S = 30.0
 
@@ -36,6 +36,8 @@ def tidy_until(shutdown: threading.Event, core: Core) -> None:
         try:
             if collecting.is_due(core):
                 _note(core, collecting.run(core, check=check))
+            elif collecting.is_sweeping(core):
+                sweeping.help_sweep(core, check)
         except _ShuttingDown:
             return
         except ChoreTaken:  # another worker was first

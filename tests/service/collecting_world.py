@@ -27,7 +27,7 @@ from service.errors import UnknownModel, UnknownPin
 from service.jobs import Jobs
 from service.settings import Settings
 from service.usecases.builds import claiming
-from service.usecases.store import collecting, pinning
+from service.usecases.store import collecting, pinning, sweeping
 from service.workers.runner import Runner
 from service.workers.scratch import Workshop
 from tests.service.fakes import FakeCompiler, FakeDoorbell
@@ -35,13 +35,28 @@ from tests.support.interleaving import Interleaving, Pausing, PausingObstore
 
 GRACE_S = 4000
 RETENTION_S = 2000
+PAUSES = 600
+"""Steps between two collections, at the most."""
 NAME = "team/models"
+CALLING = (
+    "artifacts.local",
+    "artifacts.remote",
+    "service.usecases.store.catalog",
+    "service.usecases.store.holdings",
+    "service.usecases.store.store_audit",
+    "service.usecases.store.sweeping",
+)
+"""Modules that call the store in threads of their own."""
 RETRYABLE = (StorageFailed, RegistryError, UnknownModel, BlobNotFound, UnknownPin)
 
 
 def paused_store(kind, folder, steps, monkeypatch) -> Artifacts:
     """The store, whose every step lets others go on, at the interleaving's time."""
     monkeypatch.setattr(f"artifacts.{kind}.time", steps)
+    monkeypatch.setattr("service.usecases.store.sweeping.time", steps)
+    monkeypatch.setattr("service.usecases.store.sweeping.random", steps.random)
+    for module in CALLING:  # each step of what is done many at a time is one of the interleaving
+        monkeypatch.setattr(f"{module}.call_many", call_each)
     if kind == "remote":
         monkeypatch.setattr("artifacts.remote.obstore", PausingObstore(steps))
         return open_store("memory://")
@@ -58,6 +73,11 @@ def paused_store(kind, folder, steps, monkeypatch) -> Artifacts:
     return Artifacts(
         blobs, ActionCache(records, lambda digest: keep(blobs, digest)), References(records)
     )
+
+
+def call_each(call, items):
+    """`artifacts.parallel.call_many` in the thread that asks for it."""
+    return ((item, call(item)) for item in list(items))
 
 
 class World:
@@ -140,11 +160,19 @@ class World:
 
     def collector(self):
         while self.left > 0:
+            for _ in range(self.steps.random.randrange(PAUSES)):
+                self.steps.pause()
             done = collecting.run(self.core)
             self.done["collections"] += 1
             self.done["removed"] += done.removed_blobs
             self.done["expired"] += done.expired_jobs
             self.check()
+
+    def helper(self):
+        """Another process, which sweeps what the collector has marked."""
+        while self.left > 0:
+            self.steps.pause()
+            self.done["helped"] += sweeping.help_sweep(self.core, lambda: None)
 
     def check(self):
         """Every manifest in the store has its layers, and every root is there; takes one step."""
@@ -182,7 +210,7 @@ def run(kind, folder, operations, seed):
         store = paused_store(kind, folder / "store", steps, patched)
         core = Core(settings, db, store, FakeCompiler(), FakeDoorbell(), steps.time)
         world = World(core, steps, folder, operations)
-        steps.run(*[world.client] * 5, world.collector)
+        steps.run(*[world.client] * 5, world.collector, world.helper)
         world.check()
         world.workshop.close()
     db.close()

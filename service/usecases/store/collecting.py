@@ -1,23 +1,45 @@
-"""Garbage collection: which blobs the service needs, and the removal of all others."""
+"""Garbage collection: which blobs the service needs, and the removal of all others.
 
-import re
+One rule makes this safe beside uploads, pulls and builds: whoever creates a reference to a blob (a
+manifest's layer, a tag, a job, a pin, an action record) first puts or touches the blob, and creates
+the reference only if that succeeded. To touch a manifest is enough for what it refers to, which is
+kept as long as the manifest. A collection then works in this order:
+
+1. Fix `before`, its start less the grace period: blobs that are touched later stay.
+2. List the store where the last audit began before that (`store_audit`), and read what is new
+   (`catalog`). So every manifest that was put before `before` is known, with what it refers to.
+3. Mark in the database what no root and no younger blob keeps (`marking`). Manifests among it that
+   were touched in the store since `before` are spared, with what they keep.
+4. Remove what is marked, by any number of processes (`sweeping`): each blob by
+   `BlobStore.discard_many`, which spares one that was touched since `before`, once nothing that
+   refers to it is left, and before it the action records that name it.
+
+A reference that was there in step 3 has kept its blobs. One that came later was preceded by a
+touch, which step 4 sees, or which came after the removal and failed. A manifest that step 2 missed
+was put since `before`, and so were or were touched the blobs that it refers to. That leaves whoever
+pauses between touch and reference for longer than the grace period: it has to exceed the longest
+build.
+"""
+
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import structlog
-from sqlalchemy import select
 
-from artifacts.collection import Limits, Report, collect
 from service.core import Core
 from service.db import recovery
-from service.db.schema import STORE_BYTES, builds, jobs, model_versions
-from service.domain import Collection
+from service.db.schema import STORE_BYTES
+from service.domain import Collection, Sweep
 from service.usecases import auditing, chores, counting
-from service.usecases.store import expiring, holdings, pinning
+from service.usecases.store import (
+    catalog,
+    expiring,
+    marking,
+    pinning,
+    store_audit,
+    sweeping,
+)
 from service.usecases.webhooks import hooks
-
-_BUNDLES = re.compile(r"[^/]+/bundles")
-"""The repository of bundles of any tenant."""
-_JOB_TAG = re.compile(r"job-([0-9a-f]{16})")
 
 logger = structlog.get_logger("relaxd.gc")
 
@@ -30,14 +52,14 @@ def run(
     Raises ChoreTaken while another process collects, StorageFailed, DatabaseUnavailable.
     """
     if dry_run:
-        return _run(core, check, dry_run=True)
+        return _plan(core)
     with recovery.borrow(core.settings), chores.turn(core, chores.GC) as turn:
 
         def beat() -> None:
             check()
             turn.renew()
 
-        done = _run(core, beat, dry_run=False)
+        done = _run(core, beat)
     logger.info(
         "garbage collected",
         removed_blobs=done.removed_blobs,
@@ -53,51 +75,94 @@ def is_due(core: Core) -> bool:
     return every_s > 0 and chores.is_due(core, chores.GC, every_s)
 
 
-def _run(core: Core, beat: Callable[[], None], *, dry_run: bool) -> Collection:
-    known = counting.value_of(core, STORE_BYTES)
-    if dry_run:
-        expired = expiring.count_old_jobs(core)
-    else:
+def is_sweeping(core: Core) -> bool:
+    """True if a collection has marked what it removes, so that `help_sweep` has something to do."""
+    return sweeping.current(core) is not None
+
+
+def _run(core: Core, beat: Callable[[], None]) -> Collection:
+    """Collect, or go on with what a process that died has begun."""
+    known, is_audited = counting.value_of(core, STORE_BYTES), False
+    expired = untagged = 0
+    sweep = sweeping.current(core)
+    if sweep is None:
         pinning.expire(core)
         auditing.expire(core)
         hooks.expire(core)
         expired = expiring.expire_jobs(core, beat)
-    untagged = _untag_lost_jobs(core, dry_run=dry_run)
-    began = core.clock()
-    report = collect(core.store, lambda: roots(core), _limits(core), dry_run=dry_run, beat=beat)
-    uploads = expiring.abandoned_uploads(core, dry_run=dry_run)
-    corrupt = expiring.corrupt_blobs(core, dry_run=dry_run)
-    if not dry_run:
-        holdings.release(core, report.removed, began)
-        _count(core, report, expired, known)
-    return Collection(
-        dry_run=dry_run,
-        blobs=report.blobs,
-        bytes=report.bytes,
-        removed_blobs=report.removed_blobs,
-        removed_bytes=report.removed_bytes,
-        removed_records=report.removed_records,
+        limits = _limits(core)
+        if is_audited := store_audit.is_due(core):
+            untagged = store_audit.untag_lost_jobs(core, dry_run=False)
+            store_audit.run(core, beat)
+        catalog.read_new(core, beat)
+        sweep = replace(limits, began_at=core.clock())
+        sweeping.begin(core, sweep, beat)
+    number, size = catalog.count_blobs(core)
+    mine = sweeping.work(core, sweep, beat, wait=True)
+    removed, records = sweeping.end(core)
+    if is_audited:
+        records += store_audit.forget_lost_referrers(core, sweep.before)
+    of_others = removed.keys() - set(mine)
+    done = Collection(
+        dry_run=False,
+        blobs=number,
+        bytes=size,
+        removed_blobs=len(removed),
+        removed_bytes=sum(removed.values()),
+        removed_records=records,
         removed_tags=untagged,
         expired_jobs=expired,
-        expired_uploads=uploads,
-        expired_corrupt=corrupt,
-        removed=tuple(report.removed),
+        expired_uploads=expiring.abandoned_uploads(core, dry_run=False),
+        expired_corrupt=expiring.corrupt_blobs(core, dry_run=False),
+        removed=(*mine, *sorted(of_others)),
+    )
+    _count(core, done, known if is_audited else size)
+    return done
+
+
+def _plan(core: Core) -> Collection:
+    """Say what a collection would remove."""
+    limits = _limits(core)
+    expired = expiring.count_old_jobs(core)
+    untagged = store_audit.untag_lost_jobs(core, dry_run=True)
+    store_audit.compare(core, lambda: None)
+    catalog.read_new(core, lambda: None)
+    limits = replace(limits, began_at=core.clock())
+    number, size = catalog.count_blobs(core)
+    garbage = marking.list_garbage(core, limits)
+    records = marking.count_records(core, limits, garbage)
+    records += store_audit.forget_lost_referrers(core, limits.before, gone=garbage, dry_run=True)
+    return Collection(
+        dry_run=True,
+        blobs=number,
+        bytes=size,
+        removed_blobs=len(garbage),
+        removed_bytes=sum(garbage.values()),
+        removed_records=records,
+        removed_tags=untagged,
+        expired_jobs=expired,
+        expired_uploads=expiring.abandoned_uploads(core, dry_run=True),
+        expired_corrupt=expiring.corrupt_blobs(core, dry_run=True),
+        removed=tuple(garbage),
     )
 
 
-def _limits(core: Core) -> Limits:
+def _limits(core: Core) -> Sweep:
+    """What is younger stays; taken before it is asked whether an audit is due: what that does not
+    list is younger.
+    """
     now, days = core.clock(), core.settings.retention_days
-    return Limits(now - core.settings.grace_s, now - days * 86400 if days else 0)
+    return Sweep(now, now - core.settings.grace_s, now - days * 86400 if days else 0)
 
 
-def _count(core: Core, report: Report, expired: int, known: int) -> None:
+def _count(core: Core, done: Collection, known: int) -> None:
     # What was added to the estimate since `known` was read stays in it.
     counting.add(
         core,
-        store_bytes=report.bytes - report.removed_bytes - known,
-        removed_bytes=report.removed_bytes,
-        removed_blobs=report.removed_blobs,
-        expired_jobs=expired,
+        store_bytes=done.bytes - done.removed_bytes - known,
+        removed_bytes=done.removed_bytes,
+        removed_blobs=done.removed_blobs,
+        expired_jobs=done.expired_jobs,
     )
 
 
@@ -105,51 +170,14 @@ def roots(core: Core) -> Iterator[str]:
     """Digests of what is needed: tags, pins, registered versions, and the models, samples, bundles
     and reproducers of jobs.
     """
-    for pin in pinning.list_pins(core):
-        yield pin.digest
-    with core.reading() as tx:
-        registered = list(tx.connection.scalars(select(model_versions.c.digest).distinct()))
-    yield from registered
     # First: a job is there before its tag.
     tags = list(core.store.references.all_tags())
     with core.reading() as tx:
-        recent = ~expiring.is_old(core, tx.now)
-        of_jobs = builds.join(jobs, builds.c.job_id == jobs.c.id)
-        artifact = builds.c.artifact["digest"].as_string()
-        reproducer = builds.c.error["details"]["reproducer"]["digest"].as_string()
-        needed = [
-            select(jobs.c.model).where(recent).distinct(),
-            select(jobs.c.index_digest).where(recent).distinct(),
-            select(jobs.c.request["samples"].as_string()).where(recent).distinct(),
-            select(artifact).select_from(of_jobs).where(recent).distinct(),
-            select(reproducer).select_from(of_jobs).where(recent).distinct(),
-        ]
-        digests = {digest for query in needed for digest in tx.connection.scalars(query) if digest}
-        # Of the others, an earlier release made the index: the tag alone names it.
-        unnoted = recent & jobs.c.index_digest.is_(None)
-        unknown = set(tx.connection.scalars(select(jobs.c.id).where(unnoted)))
+        queries = marking.root_queries(core, tx.now)
+        digests = {digest for query in queries for digest in tx.connection.scalars(query) if digest}
     yield from digests
-    for repository, tag in tags:
-        job = _job_of(repository, tag)
+    unknown = store_audit.jobs_without_index(core)
+    for tag in tags:
+        job = store_audit.job_of(*tag)
         if job is None or job in unknown:
-            yield from filter(None, [core.store.references.resolve(repository, tag)])
-
-
-def _untag_lost_jobs(core: Core, *, dry_run: bool) -> int:
-    """Remove the tags that an earlier release wrote, of jobs that are no more; how many."""
-    references = core.store.references
-    # A job is there before its tag: whoever has a tag here and no job has lost it.
-    tags = [entry for entry in references.all_tags() if _job_of(*entry)]
-    with core.reading() as tx:
-        recent = ~expiring.is_old(core, tx.now)
-        living = set(tx.connection.scalars(select(jobs.c.id).where(recent)))
-    lost = [(repository, tag) for repository, tag in tags if _job_of(repository, tag) not in living]
-    for repository, tag in lost if not dry_run else ():
-        if digest := references.resolve(repository, tag):
-            references.untag(repository, tag, digest)
-    return len(lost)
-
-
-def _job_of(repository: str, tag: str) -> str | None:
-    match = _JOB_TAG.fullmatch(tag) if _BUNDLES.fullmatch(repository) else None
-    return match[1] if match else None
+            yield from filter(None, [core.store.references.resolve(*tag)])

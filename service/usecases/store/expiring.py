@@ -13,8 +13,8 @@ from service.core import Core
 from service.db.schema import builds, events, jobs
 from service.usecases.store import reserving
 
-BATCH = 20
-"""Jobs removed in one transaction, which others wait for."""
+BATCH, MANY = 20, 500
+"""Jobs removed in one transaction, which others wait for on SQLite; and on a server."""
 _ENDED = [state for state in State if state.terminal]
 
 
@@ -46,7 +46,8 @@ def expire_jobs(core: Core, beat: Callable[[], None]) -> int:
 
 def _expire_batch(core: Core) -> int:
     with core.writing() as tx:
-        query = select(jobs.c.id).where(is_old(core, tx.now)).limit(BATCH)
+        most = MANY if tx.connection.dialect.name == "postgresql" else BATCH
+        query = select(jobs.c.id).where(is_old(core, tx.now)).limit(most)
         job_ids = tx.connection.scalars(query.with_for_update(skip_locked=True)).all()
         for table in (events, builds):
             tx.connection.execute(delete(table).where(table.c.job_id.in_(job_ids)))

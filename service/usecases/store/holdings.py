@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 
 from sqlalchemy import (
     ColumnElement,
@@ -29,14 +30,16 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from artifacts.attestations import list_attestations
-from artifacts.documents import is_complete, keep, read_document
+from artifacts.documents import Document, is_complete, keep, read_document
 from artifacts.errors import BlobNotFound
+from artifacts.parallel import call_many
 from artifacts.store import CHUNK, Artifacts, Blob, BlobStore, ListedBlob, hex_of
 from relaxd.contract.canonical import digest_of
 from service.core import Core
 from service.db.schema import TENANTS_DELETED, counters, holdings, tenants
 from service.db.transaction import Transaction
 from service.identity import DEFAULT, bundles_of
+from service.usecases.store import catalog
 from service.usecases.store.model_tags import ModelTags
 from service.usecases.store.naming import JobTags
 from service.usecases.store.reserving import Reservation
@@ -78,10 +81,14 @@ def view(core: Core, tenant: str) -> Artifacts:
 
 
 def hold(
-    core: Core, tenant: str, sizes: Mapping[str, int], reserved: Reservation | None = None
+    core: Core,
+    tenant: str,
+    sizes: Mapping[str, int],
+    reserved: Reservation | None = None,
+    documents: Mapping[str, Document] = MappingProxyType({}),
 ) -> None:
     """Let the tenant read the blobs of these digests, and count their bytes as its own, no longer
-    as `reserved`.
+    as `reserved`. `documents` are those of them that are known to be manifests.
     """
     for start in range(0, len(sizes), _BATCH):
         part = dict(islice(sizes.items(), start, start + _BATCH))
@@ -90,6 +97,8 @@ def hold(
             try:
                 with core.writing() as tx:
                     _insert(tx, tenant, missing)
+                    read = {digest: documents[digest] for digest in missing.keys() & documents}
+                    catalog.note_edges(tx, read)
                     if reserved is not None:
                         reserved.draw(tx, sum(missing.values()))
                 break
@@ -105,6 +114,7 @@ def _insert(tx: Transaction, tenant: str, sizes: Mapping[str, int]) -> None:
         for digest, size in sorted(sizes.items())
     ]
     tx.connection.execute(insert(holdings), rows)
+    catalog.note_blobs(tx, {digest: (size, tx.now) for digest, size in sizes.items()})
     _add(tx, tenant, sum(sizes.values()))
 
 
@@ -161,39 +171,45 @@ def give(core: Core, tenant: str, digest: str, attested_in: str | None = None) -
     if attested_in not in (None, own):
         for referrer in list_attestations(core.store, digest, str(attested_in)):
             references.refer(own, digest, referrer)
-    sizes = _reach(blobs, digest)
+    sizes, documents = _reach(blobs, digest)
     for referrer in references.referrers(own, digest):
         # A referrer that is lost must not keep the bundle from its tenant.
-        sizes |= _reach(blobs, referrer) if is_complete(blobs, referrer) else {}
-    hold(core, tenant, sizes)
+        if is_complete(blobs, referrer):
+            more, others = _reach(blobs, referrer)
+            sizes, documents = sizes | more, documents | others
+    hold(core, tenant, sizes, documents=documents)
 
 
-def _reach(blobs: BlobStore, digest: str) -> dict[str, int]:
-    """Sizes of the manifest and of all that it refers to, by digest."""
+def _reach(blobs: BlobStore, digest: str) -> tuple[dict[str, int], dict[str, Document]]:
+    """Sizes of the manifest and of all that it refers to, and the manifests among it, by digest."""
     sizes: dict[str, int] = {}
+    documents: dict[str, Document] = {}
     waiting = [digest]
     while waiting:
         manifest = waiting.pop()
-        document = read_document(blobs, manifest)
+        document = documents[manifest] = read_document(blobs, manifest)
         sizes |= {manifest: blobs.size(manifest)}
         sizes |= {blob.digest: blob.size for blob in document.blobs}
         waiting += [child.digest for child in document.children]
-    return sizes
+    return sizes, documents
 
 
-def release(core: Core, digests: Iterable[str], before: float) -> None:
+def release(core: Core, digests: Iterable[str], before: float) -> list[str]:
     """Forget who held blobs that a collection removed, unless they were put again since; `before`
-    is when the collection began.
+    is when the collection began. Those that are not there.
     """
-    removed = iter(digests)
+    removed, missing = iter(digests), list[str]()
     while part := list(islice(removed, _BATCH)):
-        gone = [digest for digest in part if not core.store.blobs.has(digest)]
+        looked_up = call_many(core.store.blobs.has, part)
+        gone = [digest for digest, is_there in looked_up if not is_there]
+        missing += gone
         lost = and_(holdings.c.digest.in_(gone), holdings.c.held_at < before)
         with core.writing() as tx:
             sizes = select(holdings.c.tenant, func.sum(holdings.c.size)).where(lost)
             for tenant, amount in tx.connection.execute(sizes.group_by(holdings.c.tenant)).all():
                 _add(tx, tenant, -int(amount))
             tx.connection.execute(delete(holdings).where(lost))
+    return missing
 
 
 def draw_on(reserved: Reservation, blobs: BlobStore) -> BlobStore:
@@ -315,6 +331,14 @@ class TenantBlobs:
     def discard(self, digest: str, before: float) -> bool:
         """Removes nothing: only collections do, and they see the whole store."""
         return False
+
+    def discard_many(self, digests: Sequence[str], before: float) -> set[str]:
+        """Remove nothing: only collections do."""
+        return set()
+
+    def last_touch(self, digest: str) -> float | None:
+        """See BlobStore.last_touch."""
+        return self._inner.last_touch(digest) if self._may_read(digest) else None
 
     def quarantine(self) -> Iterator[ListedBlob]:
         """Nothing: what was set aside is the operator's to look at."""

@@ -1,0 +1,160 @@
+"""Several processes that remove what one has marked."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from artifacts.documents import BUNDLE, EMPTY, Descriptor, is_complete, manifest_bytes
+from relaxd.contract.canonical import digest_of
+from service.db.schema import blobs, edges, garbage, holdings, sweeps
+from service.identity import DEFAULT
+from service.usecases import chores
+from service.usecases.store import catalog, collecting, pinning, store_audit, sweeping
+from service.usecases.store import holdings as rights
+
+ROOT = Path(__file__).parents[4]
+LOST, KEPT, LAYERS, PAGES = 25, 5, 3, 3
+LEASE_S = 2.0
+OLD_S = 1000.0
+
+
+@pytest.fixture
+def core(core, monkeypatch):
+    monkeypatch.setattr(chores, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(sweeping, "PAGE", 10)
+    settings = core.settings.model_copy(update={"gc_grace_s": 120, "job_timeout_s": 1})
+    return replace(core, clock=time.time, settings=settings)
+
+
+def push(core, name):
+    """A manifest over layers of its own and one that all have, which the default tenant holds."""
+    store = rights.view(core, DEFAULT).blobs
+    contents = [b"shared", *(f"{name} {number}".encode() for number in range(LAYERS))]
+    layers = [Descriptor("application/octet-stream", store.put(c).digest, len(c)) for c in contents]
+    empty = Descriptor(EMPTY, store.put(b"{}").digest, 2)
+    return store.put(manifest_bytes(BUNDLE, empty, layers, {"name": name})).digest
+
+
+def age(core):
+    """Everything in the store was touched long ago."""
+    then = time.time() - OLD_S
+    for path in (core.settings.data_dir / "store" / "blobs").rglob("*"):
+        if path.is_file():
+            os.utime(path, (then, then))
+    with core.writing() as tx:
+        tx.connection.execute(blobs.update().values(touched_at=then))
+
+
+def count(core, table, *where):
+    with core.reading() as tx:
+        return tx.connection.execute(select(func.count()).select_from(table).where(*where)).scalar()
+
+
+def mark(core):
+    """Begin a collection, and leave it to others."""
+    catalog.read_new(core, lambda: None)
+    limits = replace(collecting._limits(core), began_at=core.clock() + 1)
+    sweeping.begin(core, limits, lambda: None)
+
+
+def start(core, pages):
+    environment = {**os.environ, **core.settings.environment(), "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.service.sweeping_process", str(pages), str(sweeping.FEW)],
+        env=environment,
+    )
+
+
+def test_another_worker_goes_on_where_one_was_killed(core, monkeypatch):
+    kept = [push(core, f"kept {number}") for number in range(KEPT)]
+    lost = [push(core, f"lost {number}") for number in range(LOST)]
+    for digest in kept:
+        pinning.pin(core, digest, who="me", why="")
+    age(core)
+    mark(core)
+    marked = count(core, garbage)
+    assert marked == LOST * (LAYERS + 1)
+    assert start(core, PAGES).wait(120) == -9
+    assert 0 < count(core, garbage, garbage.c.is_removed) < marked
+    gone = [digest for digest in lost if not core.store.blobs.has(digest)]
+    assert len(gone) < LOST
+    again, stop = [], threading.Event()
+
+    def upload():
+        """Beside the sweep: a bundle that is marked, and a layer of another one."""
+        again.append(push(core, f"lost {LOST - 1}"))
+        again.append(rights.view(core, DEFAULT).blobs.put(b"lost 0 0").digest)
+        while not stop.is_set():
+            push(core, f"new {len(again)}")
+            again.append("")
+
+    uploading = threading.Thread(target=upload)
+    uploading.start()
+    while len(again) < 2:
+        time.sleep(0.01)
+    done = collecting.run(core)
+    stop.set()
+    uploading.join()
+    for digest in (*kept, again[0]):
+        assert is_complete(core.store.blobs, digest), "what is needed went"
+        assert rights.is_held(core, DEFAULT, digest)
+    assert again[0] == lost[-1]
+    assert core.store.blobs.has(digest_of(b"lost 0 0"))
+    # What was put again may have been removed before.
+    assert marked - (LAYERS + 1) - 1 <= done.removed_blobs <= marked
+    assert not set(lost[1:-1]) - set(done.removed)
+    assert [count(core, table) for table in (garbage, sweeps)] == [0, 0]
+    store_audit.compare(core, lambda: None)
+    known = {blob.digest for blob in core.store.blobs.listing()}
+    with core.reading() as tx:
+        assert set(tx.connection.scalars(select(blobs.c.digest))) == known
+        assert set(tx.connection.scalars(select(edges.c.parent))) <= known
+        assert set(tx.connection.scalars(select(holdings.c.digest))) == known
+
+
+def test_two_processes_share_the_shards(core, monkeypatch):
+    monkeypatch.setattr(sweeping, "FEW", 0)
+    for number in range(LOST // 2):
+        push(core, f"lost {number}")
+    age(core)
+    mark(core)
+    marked = count(core, garbage)
+    other = start(core, 10**6)
+    while other.poll() is None and not count(core, garbage, garbage.c.is_removed):
+        time.sleep(0.02)
+    done = collecting.run(core)
+    assert other.wait(120) == 0
+    assert done.removed_blobs == len(set(done.removed)) == marked
+    assert list(core.store.blobs.listing()) == []
+
+
+def test_a_blob_without_a_row_stays_until_an_audit_has_seen_it(core):
+    stray = core.store.blobs.put(b"stray").digest
+    age(core)
+    store_audit.run(core, lambda: None)
+    unseen = core.store.blobs.put(b"unseen").digest
+    age(core)
+    assert not store_audit.is_due(core)
+    assert collecting.run(core).removed == (stray,)
+    core = replace(core, clock=lambda: time.time() + 130)
+    assert store_audit.is_due(core)
+    assert collecting.run(core).removed == (unseen,)
+
+
+def test_an_audit_forgets_rows_of_blobs_that_are_gone(core):
+    digest = push(core, "one")
+    core.store.blobs.discard(digest, time.time() + 10)
+    store_audit.run(core, lambda: None)
+    with core.reading() as tx:
+        known = set(tx.connection.scalars(select(blobs.c.digest)))
+        assert not tx.connection.scalars(
+            select(edges.c.parent).where(edges.c.parent == digest)
+        ).all()
+    assert known == {blob.digest for blob in core.store.blobs.listing()}
