@@ -89,13 +89,17 @@ class Batch:
             return
         sequence = generation.sequence
         if not self._begun:
-            reused = self._slots.begin(slot, sequence)
+            # Cached tokens have no logits any more.
+            share = not generation.sampling.prompt_logprobs
+            reused = self._slots.begin(slot, sequence, share=share)
             generation.reused = reused if generation.reused is None else generation.reused
             self._begun = True
         done = self._slots.length(slot)
         piece = sequence[done : done + self._piece]
         try:
             logits = self._slots.extend(slot, piece)
+            if generation.sampling.prompt_logprobs:
+                generation.score_prompt(done, logits)
         except BaseException as error:
             generation.fail(failure_of(error))
             self._slots.end(slot)
@@ -103,7 +107,7 @@ class Batch:
             return
         if done + len(piece) < len(sequence):
             return
-        self._take(generation, logits, self._room(slot))
+        self._take(generation, logits[-1], self._room(slot))
         self._running.append(generation)
         self._entering = None
 
@@ -143,7 +147,7 @@ class Batch:
             except BaseException as error:
                 generation.fail(failure_of(error))
             else:
-                self._take(generation, logits, self._room(slot))
+                self._take(generation, logits[-1], self._room(slot))
         self.drop()
 
     def fail(self, error: RelaxdError) -> None:

@@ -121,6 +121,6 @@ class SmallModel:
         del cached[alike:]
 
     def _read(self, slot: int, cached: list[int], tokens: list[int]) -> Logits:
-        logits = self._slots.extend(slot, tokens)
+        logits: Logits = self._slots.extend(slot, tokens)[-1]
         cached += tokens
         return logits

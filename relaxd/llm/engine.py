@@ -16,7 +16,7 @@ from relaxd.llm.grammar import Grammar
 from relaxd.llm.matching import Grammars, Matcher
 from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.sampling import Sampling
-from relaxd.llm.slots import most_rows, slots_of, vocabulary_of
+from relaxd.llm.slots import logits_of, most_rows, slots_of, vocabulary_of
 from relaxd.llm.speculation import Speculation, make_speculator
 from relaxd.llm.text import TOKENIZER, Text
 from relaxd.llm.waiting import Waiting
@@ -58,6 +58,7 @@ class Engine:
         slots = Prefixes(slots_of(model, sequences, capacity), share=sharing)
         self._capacity, self._sequences = slots.capacity, slots.count
         self._vocabulary = vocabulary_of(model)
+        self._last_logits_alone = str(logits_of(model).shape[1]) == "1"
         self._piece = min(piece, most_rows(model) or piece)
         speculator = None if speculate is None else make_speculator(model, slots, speculate, draft)
         self._batch = Batch(slots, self._piece, speculator)
@@ -109,6 +110,11 @@ class Engine:
         return self._capacity
 
     @property
+    def most_requests(self) -> int:
+        """How many requests run and wait at most."""
+        return self._sequences + self._most_waiting
+
+    @property
     def longest_prompt(self) -> int | None:
         """The most bytes of a prompt, of which more do not fit; None without a tokenizer."""
         return None if self.text is None else self.capacity * self.text.longest_token
@@ -156,9 +162,8 @@ class Engine:
         """
         on_token = _renamed(on_token, heard)
         self.check_load()
-        tokens = self._tokens(prompt)
-        if sampling.stop:
-            self._text()
+        tokens = self.encode(prompt)
+        self._check_sampling(sampling)
         ends = self.text.ends if self.text else frozenset()
         matcher = self._matcher(sampling)
         generation = Generation(
@@ -182,10 +187,28 @@ class Engine:
         """Begins the assistant's answer to a conversation; raises as `generate` does."""
         on_token = _renamed(on_token, heard)
         self.check_load()
+        tokens = self.encode_chat(messages)
+        return self.generate(tokens, sampling, on_token, priority=priority)
+
+    def encode_chat(self, messages: Sequence[dict[str, object]]) -> list[int]:
+        """The tokens of a conversation; raises InputError, CapacityError."""
         if len(messages) > self.capacity:
             raise CapacityError(len(messages), self.capacity)
         self._check_bytes([str(text) for message in messages for text in message.values()])
-        return self.generate(self._text().chat(messages), sampling, on_token, priority=priority)
+        return self._text().chat(messages)
+
+    def encode(self, prompt: str | Sequence[int]) -> list[int]:
+        """The tokens of a prompt; raises InputError, CapacityError."""
+        if isinstance(prompt, str):
+            self._check_bytes([prompt])
+            prompt = self._text().encode(prompt)
+        if not len(prompt):
+            raise InputError("the prompt is empty", field="prompt")
+        if len(prompt) >= self.capacity:
+            # There has to be a place for the answer's first token.
+            raise CapacityError(len(prompt) + 1, self.capacity)
+        self._check_tokens(prompt, "prompt")
+        return list(prompt)
 
     def close(self) -> None:
         """Cancels every answer and ends the thread."""
@@ -212,24 +235,27 @@ class Engine:
             )
         return self.text
 
-    def _tokens(self, prompt: str | Sequence[int]) -> list[int]:
-        """The tokens of a prompt; raises InputError, CapacityError."""
-        if isinstance(prompt, str):
-            self._check_bytes([prompt])
-            prompt = self._text().encode(prompt)
-        if not len(prompt):
-            raise InputError("the prompt is empty", field="prompt")
-        if len(prompt) >= self.capacity:
-            # There has to be a place for the answer's first token.
-            raise CapacityError(len(prompt) + 1, self.capacity)
-        for position, token in enumerate(prompt):
+    def _check_sampling(self, sampling: Sampling) -> None:
+        """Raise InputError for what this model or tokenizer cannot follow."""
+        if sampling.stop:
+            self._text()
+        self._check_tokens(sampling.stop_tokens, "stop_token_ids")
+        self._check_tokens(list(sampling.logit_bias), "logit_bias")
+        if sampling.prompt_logprobs and self._last_logits_alone:
+            raise InputError(
+                "the library computes only the last token's logits: a prompt has no others",
+                hint="compile it with logits=all",
+                field="logprobs",
+            )
+
+    def _check_tokens(self, tokens: Sequence[int], field: str) -> None:
+        for position, token in enumerate(tokens):
             if not 0 <= token < self._vocabulary:
                 raise InputError(
-                    f"the prompt's token {position} is none of the model's",
+                    f"token {position} of {field} is none of the model's",
                     hint=f"they are 0 to {self._vocabulary - 1}",
-                    field="prompt",
+                    field=field,
                 )
-        return list(prompt)
 
     def _check_bytes(self, texts: Sequence[str]) -> None:
         """Raise CapacityError for texts of which the bytes alone say that they do not fit: before

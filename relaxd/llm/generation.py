@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from relaxd.errors import RelaxdError
+from relaxd.llm.logprobs import TokenLogprob, measure_logprob
 from relaxd.llm.matching import Matcher
 from relaxd.llm.sampling import Sampler, Sampling
 from relaxd.llm.text import Text
@@ -31,13 +32,15 @@ class Finish(StrEnum):
 @dataclass(frozen=True)
 class Piece:
     """A part of a stream: a text, which may be empty, and its token, None where the answer ends
-    without one. finish: set in the last piece.
+    without one. finish: set in the last piece. logprob: where the request asks for it, but for the
+    token that ends texts.
     """
 
     text: str = ""
     token: int | None = None
     finish: Finish | None = None
     error: RelaxdError | None = None
+    logprob: TokenLogprob | None = None
 
 
 class Generation:
@@ -67,12 +70,14 @@ class Generation:
         """Tokens that were guessed ahead, and those of them that the answer has."""
         self.reused: int | None = None
         """Tokens of the prompt whose rows others left; None before the prompt enters."""
+        self.prompt_logprobs: list[TokenLogprob] = []
+        """Of the prompt's second token and all behind it, where the request asks for them."""
         self.tokens: list[int] = []
         self.finish: Finish | None = None
         self.began = time.perf_counter()
         self.times: list[float] = []
-        self._ends = ends
-        self._sampler = Sampler(sampling)
+        self._ends = ends.union(sampling.stop_tokens)
+        self._sampler = Sampler(sampling, self.prompt)
         self.matcher = matcher
         self._stream = text.stream() if text else None
         self._pieces: queue.SimpleQueue[Piece] = queue.SimpleQueue()
@@ -109,14 +114,14 @@ class Generation:
         return [*self.prompt, *self.tokens]
 
     def take(self, logits: "np.ndarray[Any, Any]", room: int) -> int:
-        """Chooses the next token by its scores, hands it to who listens, and returns it.
+        """Choose the next token by its logits [vocabulary], hand it to who listens, and return it.
 
         room: how many more tokens the caches take after it. Raises GrammarError where the answer's
         grammar grew too complex.
         """
-        if self.matcher is not None:
-            logits = self.matcher.mask(logits)
-        token = self._sampler.choose(logits)
+        masked = logits if self.matcher is None else self.matcher.mask(logits)
+        token = self._sampler.choose(masked)
+        logprob = self._measure(logits, token)
         self.tokens.append(token)
         self.times.append(time.perf_counter())
         if token in self._ends:
@@ -126,16 +131,29 @@ class Generation:
         self._held += self._stream.step(token) if self._stream else ""
         stop_at = first_of(self._held, self.sampling.stop)
         if stop_at is not None:
-            self._end(Finish.STOP, token, self._held[:stop_at])
+            self._end(Finish.STOP, token, self._held[:stop_at], logprob)
         elif complete:
-            self._end(Finish.STOP, token, self._held)
+            self._end(Finish.STOP, token, self._held, logprob)
         elif room <= 0 or len(self.tokens) == self.sampling.max_tokens:
-            self._end(Finish.LENGTH, token, self._held)
+            self._end(Finish.LENGTH, token, self._held, logprob)
         else:
             sure = len(self._held) - pending(self._held, self.sampling.stop)
-            self._send(Piece(self._held[:sure], token))
+            self._send(Piece(self._held[:sure], token, logprob=logprob))
             self._held = self._held[sure:]
         return token
+
+    def score_prompt(self, start: int, logits: "np.ndarray[Any, Any]") -> None:
+        """Measure the prompt's tokens behind those from `start` on, of which logits
+        [tokens, vocabulary] are; those that were measured before a preemption stay.
+        """
+        for position, row in enumerate(logits, start + 1):
+            if len(self.prompt_logprobs) + 1 == position < len(self.prompt):
+                count = self.sampling.logprobs or 0
+                self.prompt_logprobs.append(measure_logprob(row, self.prompt[position], count))
+
+    def _measure(self, logits: "np.ndarray[Any, Any]", token: int) -> TokenLogprob | None:
+        count = self.sampling.logprobs
+        return None if count is None else measure_logprob(logits, token, count)
 
     def ahead(self) -> "Ahead":
         """Chooses tokens as the answer would, which stays as it is."""
@@ -151,9 +169,11 @@ class Generation:
         self.finish = Finish.CANCELLED
         self._send(Piece(finish=self.finish, error=error))
 
-    def _end(self, finish: Finish, token: int | None, text: str) -> None:
+    def _end(
+        self, finish: Finish, token: int | None, text: str, logprob: TokenLogprob | None = None
+    ) -> None:
         self.finish = finish
-        self._send(Piece(text, token, finish))
+        self._send(Piece(text, token, finish, logprob=logprob))
 
     def _send(self, piece: Piece) -> None:
         try:

@@ -44,11 +44,11 @@ class Prefixes:
         """The number of cached tokens of a slot."""
         return len(self._cached[slot])
 
-    def begin(self, slot: int, prompt: Sequence[int]) -> int:
-        """Fill `slot`, the first that does not run, with the longest cached prefix of a prompt;
-        returns its length. The prompt's last token is left to compute.
+    def begin(self, slot: int, prompt: Sequence[int], *, share: bool = True) -> int:
+        """Fill `slot`, the first that does not run, with the longest cached prefix of a prompt, of
+        none without `share`; returns its length. The prompt's last token is left to compute.
         """
-        source, length = self._longest(prompt[:-1])
+        source, length = self._longest(prompt[:-1]) if share else (slot, 0)
         if length < _LEAST:
             source, length = slot, 0
         else:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,10 +20,14 @@ from relaxd.http.framing import Framing
 from relaxd.http.hosts import CheckedHost, KnownHosts
 from relaxd.http.origins import Respond, SameOrigin
 from relaxd.llm.engine import Engine
-from relaxd.llm.generation import Finish, Generation, Piece
+from relaxd.llm.generation import Finish
 from relaxd.llm.limits import BodyBudget, BoundedThreads
+from relaxd.llm.listening import Listening
 from relaxd.llm.metrics import LlmMetrics
-from relaxd.llm.wire import Answer, Asked, failure, read_document, read_request
+from relaxd.llm.wire.answers import Answer
+from relaxd.llm.wire.documents import read_document
+from relaxd.llm.wire.failures import failure
+from relaxd.llm.wire.requests import Asked, read_request
 
 MAX_BODY = 8 << 20
 ALL_BODIES = 64 << 20
@@ -94,45 +97,6 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": problem}, error.status_code)
 
 
-class _Listening:
-    """An answer whose pieces the engine's thread hands to the event loop."""
-
-    generation: Generation
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._pieces: asyncio.Queue[Piece] = asyncio.Queue()
-
-    def begin(self, engine: Engine, want: Asked) -> None:
-        """Begins the answer; raises as the engine does. Not in the event loop: others wait while a
-        long prompt is encoded.
-        """
-        if want.messages is not None:
-            begun = engine.chat(want.messages, want.sampling, self._hear, priority=want.priority)
-        else:
-            prompt = want.prompt or ""
-            begun = engine.generate(prompt, want.sampling, self._hear, priority=want.priority)
-        self.generation = begun
-
-    def _hear(self, piece: Piece) -> None:
-        # The loop may be closed by the time that the engine notices.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
-
-    async def __aiter__(self) -> AsyncIterator[Piece]:
-        while True:
-            piece = await self._pieces.get()
-            if piece.error is not None:
-                raise piece.error
-            yield piece
-            if piece.finish is not None:
-                return
-
-    async def read_all(self) -> str:
-        """Read the text of the whole completion."""
-        return "".join([piece.text async for piece in self])
-
-
 class _Endpoint:
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
@@ -178,10 +142,11 @@ class _Endpoint:
         try:
             async with self._bodies.read(request) as body:
                 want = await self._read(body, chat=chat)
-                listening = _Listening()
+                listening = Listening()
                 threads = self._threads(want, len(body))
                 await threads.run(partial(listening.begin, self._engine, want))
-            answer, stream, usage = Answer(self._name, chat=chat), want.stream, want.usage
+            answer = Answer(self._name, self._spell, chat=chat, n=want.n)
+            stream, usage = want.stream, want.usage
             # The prompt is not kept for as long as its answer takes.
             del want, body
             if stream:
@@ -212,42 +177,52 @@ class _Endpoint:
             return self._with_grammar
         return self._large if size > _LARGE else self._quick
 
-    async def _complete(self, request: Request, listening: _Listening, answer: Answer) -> Response:
+    def _spell(self, token: int) -> bytes:
+        text = self._engine.text
+        return f"token_id:{token}".encode() if text is None else text.spell(token)
+
+    async def _complete(self, request: Request, listening: Listening, answer: Answer) -> Response:
         """The answer at once; a client that leaves ends it."""
-        text = asyncio.ensure_future(listening.read_all())
+        reading = asyncio.ensure_future(listening.read_all())
         gone = asyncio.ensure_future(_gone(request))
         try:
-            await asyncio.wait({text, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not text.done():
-                listening.generation.cancel()
-            completion = await text
-            self._metrics.count_completion(listening.generation)
-            return JSONResponse(answer.complete(listening.generation, completion))
+            await asyncio.wait({reading, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                listening.cancel()
+            await reading
+            self._count(listening)
+            return JSONResponse(answer.complete(listening.completions))
         finally:
-            listening.generation.cancel()
+            listening.cancel()
             gone.cancel()
 
+    def _count(self, listening: Listening) -> None:
+        for generation in listening.generations:
+            self._metrics.count_completion(generation)
+
     async def _stream(
-        self, listening: _Listening, answer: Answer, *, usage: bool
+        self, listening: Listening, answer: Answer, *, usage: bool
     ) -> AsyncIterator[str]:
         """The answer's pieces as server-sent events; the server closes this where the client
         leaves.
         """
-        generation = listening.generation
+        begun: set[int] = set()
         try:
-            if (first := answer.first()) is not None:
-                yield _event(first)
-            async for piece in listening:
-                if piece.text or piece.finish is not None:
-                    yield _event(answer.part(generation, piece.text, last=piece.finish is not None))
+            async for index, piece in listening:
+                if index not in begun:
+                    begun.add(index)
+                    if (first := answer.first(index, listening.completions[index])) is not None:
+                        yield _event(first)
+                if piece.text or piece.finish is not None or piece.logprob is not None:
+                    yield _event(answer.part(index, piece))
             if usage:
-                yield _event(answer.usage(generation))
+                yield _event(answer.usage(listening.generations))
             yield _DONE
         except RelaxdError as error:
             yield _event(failure(error)[1])
         finally:
-            generation.cancel()
-            self._metrics.count_completion(generation)
+            listening.cancel()
+            self._count(listening)
 
 
 def _longest_body(engine: Engine) -> int:

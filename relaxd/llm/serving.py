@@ -16,7 +16,7 @@ from relaxd.http.interpreter import prefer_latency
 from relaxd.llm.engine import Engine
 from relaxd.llm.server import Access, create_app
 from relaxd.llm.speculation import Speculation
-from relaxd.llm.wire import refuse_connection
+from relaxd.llm.wire.failures import refuse_connection
 
 _BACKLOG = 1024
 

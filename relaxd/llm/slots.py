@@ -25,7 +25,9 @@ class Slots(Protocol):
         """The number of cached tokens of a sequence."""
 
     def extend(self, slot: int, tokens: list[int]) -> Logits:
-        """Append tokens to one sequence; returns the logits [vocabulary] after the last."""
+        """Append tokens to one sequence; returns the logits [tokens, vocabulary], of the last token
+        alone where the model computes no others.
+        """
 
     def step(self, tokens: list[list[int]]) -> list[Logits]:
         """Append one or several tokens to each of the first sequences; returns the logits
@@ -110,7 +112,7 @@ class _BatchedSlots:
         return self._state.lengths[slot]
 
     def extend(self, slot: int, tokens: list[int]) -> Logits:
-        logits: Logits = _logits(self._state.step([tokens], first=slot))[0, -1]
+        logits: Logits = _logits(self._state.step([tokens], first=slot))[0]
         return logits
 
     def step(self, tokens: list[list[int]]) -> list[Logits]:
@@ -147,7 +149,7 @@ class _SeparateSlots:
         return self._states[slot].lengths[0]
 
     def extend(self, slot: int, tokens: list[int]) -> Logits:
-        logits: Logits = _logits(self._states[slot].step([tokens]))[0, -1]
+        logits: Logits = _logits(self._states[slot].step([tokens]))[0]
         return logits
 
     def step(self, tokens: list[list[int]]) -> list[Logits]:

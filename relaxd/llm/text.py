@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from relaxd.errors import InputError
+from relaxd.llm.spelling import Spelling
 
 TOKENIZER = "tokenizer.json"
 _SETTINGS = ("tokenizer_config.json", "generation_config.json", "genai_config.json", "config.json")
@@ -36,6 +37,7 @@ class Text:
             self._tokenizer: Any = Tokenizer.from_file(str(path))
         except Exception as error:
             raise InputError(f"cannot read the tokenizer {path}: {error}") from error
+        self.spell = Spelling(self._tokenizer).spell
         self._settings = [_settings(folder / name) for name in _SETTINGS]
         self._folder = folder
 

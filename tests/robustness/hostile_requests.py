@@ -22,7 +22,8 @@ VALUES: tuple[Any, ...] = (
 FIELDS = (
     "prompt", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
     "seed", "stop", "stream", "stream_options", "priority", "response_format", "n", "best_of",
-    "logprobs", "tools", "logit_bias", "suffix", "echo", "model",
+    "logprobs", "tools", "logit_bias", "suffix", "echo", "model", "top_logprobs", "min_p",
+    "presence_penalty", "frequency_penalty", "repetition_penalty", "stop_token_ids",
 )  # fmt: skip
 
 

@@ -147,8 +147,19 @@ def test_bodies_that_are_no_json_or_too_much_of_it(address: str, body: bytes) ->
 
 
 @pytest.mark.parametrize("value", [2**70, -(2**70), True, "1", 0.5, [1], {"a": 1}])
-@pytest.mark.parametrize("field", ["seed", "top_k", "max_tokens", "priority"])
+@pytest.mark.parametrize(
+    "field", ["seed", "top_k", "max_tokens", "max_completion_tokens", "priority", "n", "logprobs"]
+)
 def test_fields_of_other_types_or_sizes(address: str, field: str, value: Any) -> None:
+    answer = post(address, {**ASKED, field: value})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+
+
+@pytest.mark.parametrize("value", [2**70, -(2**70), True, "1", [1], {"a": 1}])
+@pytest.mark.parametrize(
+    "field", ["min_p", "presence_penalty", "frequency_penalty", "repetition_penalty"]
+)
+def test_numbers_of_other_types_or_sizes(address: str, field: str, value: Any) -> None:
     answer = post(address, {**ASKED, field: value})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
 

@@ -26,7 +26,7 @@ class Counted:
         self.calls: list[tuple[str, int, int, int]] = []
 
     def extend(self, slot: int, tokens: list[int]) -> Logits:
-        return np.zeros(1)
+        return np.zeros((len(tokens), 1))
 
     def step(self, tokens: list[list[int]]) -> list[Logits]:
         return [np.zeros((len(own), 1)) for own in tokens]
@@ -125,7 +125,7 @@ def test_rows_are_those_of_the_tokens_whatever_happened_before(
         prompt = [*known, *draw.integers(0, END, int(draw.integers(1, 5))).tolist()]
         done = positions.begin(len(running), prompt)
         reused += done
-        logits = positions.extend(len(running), prompt[done:])
+        logits = positions.extend(len(running), prompt[done:])[-1]
         running.append(prompt)
         np.testing.assert_allclose(logits, behind(model, prompt), atol=1e-3)
         tokens = draw.integers(0, END, len(running)).tolist()

@@ -1,0 +1,1 @@
+"""OpenAI's documents: what a request asks for, and how answers and errors look."""
