@@ -5,7 +5,7 @@ tokens.
 import math
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from relaxd.llm.sampling import Sampling
 from relaxd.llm.slots import logits_of, most_rows, slots_of, vocabulary_of
 from relaxd.llm.speculation import Speculation, make_speculator
 from relaxd.llm.text import TOKENIZER, Text
+from relaxd.llm.tools import CallForm
 from relaxd.llm.waiting import Waiting
 from relaxd.loader.model import Model
 from relaxd.loading import load
@@ -26,6 +27,7 @@ from relaxd.loading import load
 _PROMPT_PIECE = 128
 _GREEDY = Sampling()
 _LONGEST_WAIT = 60
+_NOTHING: Mapping[str, object] = {}
 _MOST_BYTES = 4
 """Of a character in UTF-8."""
 
@@ -119,6 +121,17 @@ class Engine:
         """The most bytes of a prompt, of which more do not fit; None without a tokenizer."""
         return None if self.text is None else self.capacity * self.text.longest_token
 
+    @property
+    def call_form(self) -> CallForm:
+        """How the model writes calls of tools; raises InputError where it writes none."""
+        if (form := self._text().call_form) is None:
+            raise InputError(
+                "the model's template takes no tools, or has calls in a form that is not read",
+                hint="leave out tools, or set tool_choice to none",
+                field="tools",
+            )
+        return form
+
     def has_compiled(self, grammar: Grammar) -> bool:
         """True if the grammar is compiled, so that a completion with it begins at once."""
         return self._grammars is not None and grammar in self._grammars
@@ -149,11 +162,13 @@ class Engine:
         on_token: Callable[[Piece], None] | None = None,
         *,
         priority: int = 0,
+        shown: frozenset[int] = frozenset(),
         heard: Callable[[Piece], None] | None = None,
     ) -> Generation:
         """Begins an answer to a text or to tokens. on_token: takes the pieces in place of the
         iterator, in the engine's thread. priority: which requests go first, the greatest ones;
         where no slot is free, an answer of a lower priority waits until there is one again.
+        shown: special tokens that are part of the text.
         heard: the name of `on_token` before 0.2, with a warning.
 
         Raises CapacityError for a prompt that the caches do not hold, OverloadError where too many
@@ -167,7 +182,14 @@ class Engine:
         ends = self.text.ends if self.text else frozenset()
         matcher = self._matcher(sampling)
         generation = Generation(
-            tokens, sampling, self.text, ends, on_token, matcher=matcher, priority=priority
+            tokens,
+            sampling,
+            self.text,
+            ends,
+            on_token,
+            matcher=matcher,
+            priority=priority,
+            shown=shown,
         )
         with self._changed:
             self.check_load()
@@ -190,12 +212,22 @@ class Engine:
         tokens = self.encode_chat(messages)
         return self.generate(tokens, sampling, on_token, priority=priority)
 
-    def encode_chat(self, messages: Sequence[dict[str, object]]) -> list[int]:
-        """The tokens of a conversation; raises InputError, CapacityError."""
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        tools: Sequence[Mapping[str, object]] = (),
+        variables: Mapping[str, object] = _NOTHING,
+    ) -> list[int]:
+        """The tokens of a conversation; tools: documents of those that it offers; variables: others
+        that the model's template reads. Raises InputError, CapacityError.
+        """
         if len(messages) > self.capacity:
             raise CapacityError(len(messages), self.capacity)
-        self._check_bytes([str(text) for message in messages for text in message.values()])
-        return self._text().chat(messages)
+        values = [value for message in messages for value in message.values()]
+        self._check_bytes([value for value in values if isinstance(value, str)])
+        prompt = self._text().render(messages, tools, variables)
+        self._check_bytes([prompt])
+        return self._text().encode(prompt, special=False)
 
     def encode(self, prompt: str | Sequence[int]) -> list[int]:
         """The tokens of a prompt; raises InputError, CapacityError."""

@@ -56,6 +56,7 @@ class Generation:
         *,
         matcher: Matcher | None = None,
         priority: int = 0,
+        shown: frozenset[int] = frozenset(),
     ) -> None:
         self.prompt = tuple(prompt)
         self.sampling = sampling
@@ -79,7 +80,7 @@ class Generation:
         self._ends = ends.union(sampling.stop_tokens)
         self._sampler = Sampler(sampling, self.prompt)
         self.matcher = matcher
-        self._stream = text.stream() if text else None
+        self._stream = text.stream(shown) if text else None
         self._pieces: queue.SimpleQueue[Piece] = queue.SimpleQueue()
         self._on_token = on_token or self._pieces.put
         self._held = ""

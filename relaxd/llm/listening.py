@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from relaxd.errors import InputError
+from relaxd.llm.conversation import Conversation, begin_conversation
 from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Generation, Piece
 from relaxd.llm.sampling import Sampling
@@ -39,11 +40,11 @@ class Listening:
             )
         try:
             if want.messages is not None:
-                tokens = engine.encode_chat(want.messages)
-                self._begin_each(engine, want, tokens, None)
+                conversation = begin_conversation(engine, want)
+                self._begin_each(engine, want, conversation)
             for prompt in want.prompts:
-                tokens = engine.encode(prompt)
-                self._begin_each(engine, want, tokens, _echo(engine, prompt) if want.echo else None)
+                echo = _echo(engine, prompt) if want.echo else None
+                self._begin_each(engine, want, _plain(engine.encode(prompt), want), echo)
         except BaseException:
             self.cancel()
             raise
@@ -53,12 +54,18 @@ class Listening:
         for generation in self.generations:
             generation.cancel()
 
-    def _begin_each(self, engine: Engine, want: Asked, tokens: list[int], echo: str | None) -> None:
+    def _begin_each(
+        self, engine: Engine, want: Asked, conversation: Conversation, echo: str | None = None
+    ) -> None:
         for number in range(want.n):
-            hear = partial(self._hear, len(self.completions))
-            sampling = _vary(want.sampling, number)
-            begun = engine.generate(tokens, sampling, hear, priority=want.priority)
-            self.completions.append(Completion(begun, echo))
+            begun = engine.generate(
+                conversation.tokens,
+                _vary(conversation.sampling, number),
+                partial(self._hear, len(self.completions)),
+                priority=want.priority,
+                shown=conversation.shown,
+            )
+            self.completions.append(Completion(begun, conversation.make_reader(), echo))
 
     def _hear(self, index: int, piece: Piece) -> None:
         # The loop may be closed by the time that the engine notices.
@@ -78,6 +85,10 @@ class Listening:
         """Read all pieces into their completions."""
         async for index, piece in self:
             self.completions[index].pieces.append(piece)
+
+
+def _plain(tokens: list[int], want: Asked) -> Conversation:
+    return Conversation(tokens, want.sampling)
 
 
 def _vary(sampling: Sampling, number: int) -> Sampling:

@@ -173,6 +173,8 @@ class _Endpoint:
 
     def _threads(self, want: Asked, size: int) -> BoundedThreads:
         grammar = want.sampling.grammar
+        if want.tools.required:
+            return self._with_grammar
         if grammar is not None and not self._engine.has_compiled(grammar):
             return self._with_grammar
         return self._large if size > _LARGE else self._quick
@@ -213,8 +215,8 @@ class _Endpoint:
                     begun.add(index)
                     if (first := answer.first(index, listening.completions[index])) is not None:
                         yield _event(first)
-                if piece.text or piece.finish is not None or piece.logprob is not None:
-                    yield _event(answer.part(index, piece))
+                if (part := answer.part(index, listening.completions[index], piece)) is not None:
+                    yield _event(part)
             if usage:
                 yield _event(answer.usage(listening.generations))
             yield _DONE

@@ -6,20 +6,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from relaxd.errors import InputError
 from relaxd.llm.spelling import Spelling
+from relaxd.llm.template import Message, Template, read_template
+from relaxd.llm.tools import MARKS, THINK, THINK_END, CallForm, find_form
 
 TOKENIZER = "tokenizer.json"
 _SETTINGS = ("tokenizer_config.json", "generation_config.json", "genai_config.json", "config.json")
-_TEMPLATE = "chat_template.jinja"
-_LONGEST_TEMPLATE = 1 << 20
-
-Message = Mapping[str, Any]
+_TAIL = 8
+"""Tokens at a prompt's end in which a thought may begin."""
+_NOTHING: Mapping[str, Any] = {}
+_NO_WORDS: Mapping[int, str] = {}
 
 
 class Text:
@@ -40,6 +40,7 @@ class Text:
         self.spell = Spelling(self._tokenizer).spell
         self._settings = [_settings(folder / name) for name in _SETTINGS]
         self._folder = folder
+        self._templates: dict[bool, Template | None] = {}
 
     @cached_property
     def ends(self) -> frozenset[int]:
@@ -82,48 +83,77 @@ class Text:
         """The text of tokens, without special ones."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
-    def stream(self) -> "Stream":
-        """Decodes tokens one by one."""
-        return Stream(self._tokenizer)
+    def stream(self, shown: frozenset[int] = frozenset()) -> "Stream":
+        """Decode tokens one by one; shown: special tokens that are text."""
+        return Stream(self._tokenizer, {token: self.spell(token).decode() for token in shown})
 
-    def chat(self, messages: Sequence[Message]) -> list[int]:
-        """The tokens of a conversation, up to where the assistant's next words begin; raises
-        InputError without a template, or where it refuses the messages.
+    @cached_property
+    def added(self) -> dict[str, int]:
+        """The tokens that are whole whatever is around them, by their text."""
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        return {word.content: token for token, word in added}
+
+    @cached_property
+    def marks(self) -> frozenset[int]:
+        """The special tokens by which thoughts and calls of tools are told from text."""
+        added = self._tokenizer.get_added_tokens_decoder().items()
+        return frozenset(token for token, word in added if word.special and word.content in MARKS)
+
+    @cached_property
+    def call_form(self) -> CallForm | None:
+        """How the model writes calls of tools; None where its template takes no tools, or teaches a
+        form that nothing here reads.
         """
-        if self._template is None:
+        template = self._template_of(tools=True)
+        return find_form(template.source) if template and template.takes_tools else None
+
+    @cached_property
+    def thinks(self) -> bool:
+        """True if the template tells thoughts from what the model says."""
+        template = self._template_of(tools=False)
+        return template is not None and THINK_END in template.source
+
+    def is_thinking(self, prompt: Sequence[int]) -> bool:
+        """True if a prompt ends within a thought."""
+        tail = self._tokenizer.decode(list(prompt[-_TAIL:]), skip_special_tokens=False)
+        return self.thinks and bool(tail.rstrip().endswith(THINK))
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Message] = (),
+        variables: Mapping[str, Any] = _NOTHING,
+    ) -> list[int]:
+        """The tokens of a conversation; raises as `render` does."""
+        # Templates write special tokens themselves.
+        return self.encode(self.render(messages, tools, variables), special=False)
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Message] = (),
+        variables: Mapping[str, Any] = _NOTHING,
+    ) -> str:
+        """The prompt of a conversation, up to where the assistant's next words begin; tools: those
+        that it offers; variables: others that the template reads. Raises InputError without a
+        template, or where it refuses the messages.
+        """
+        template = self._template_of(tools=bool(tools))
+        if template is None:
             raise InputError(
                 f"{self._folder} has no template of conversations", hint="give a plain prompt"
             )
-        try:
-            prompt = self._template.render(
-                messages=[dict(message) for message in messages],
-                add_generation_prompt=True,
-                bos_token=self._special("bos_token") or "",
-                eos_token=self._special("eos_token") or "",
-            )
-        except Exception as error:  # it is code of whoever made the model
-            raise InputError(f"the template refuses the messages: {error}") from error
-        # Templates write special tokens themselves.
-        return self.encode(prompt, special=False)
+        own = {
+            "tools": [dict(tool) for tool in tools] or None,
+            "bos_token": self._special("bos_token") or "",
+            "eos_token": self._special("eos_token") or "",
+        }
+        return template.render(messages, {**variables, **own})
 
-    @cached_property
-    def _template(self) -> jinja2.Template | None:
-        own = self._folder / _TEMPLATE
-        source = own.read_text() if own.is_file() else self._settings[0].get("chat_template")
-        if isinstance(source, list):
-            named = {entry.get("name"): entry.get("template") for entry in source}
-            source = named.get("default")
-        if not isinstance(source, str) or len(source) > _LONGEST_TEMPLATE:
-            return None
-        # A template is a file of whoever made the model: it reads nothing but what it is given.
-        sandbox = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-        )
-        sandbox.globals["raise_exception"] = _refuse
-        try:
-            return sandbox.from_string(source)
-        except jinja2.TemplateError as error:
-            raise InputError(f"the template of conversations cannot be read: {error}") from error
+    def _template_of(self, *, tools: bool) -> Template | None:
+        if tools not in self._templates:
+            self._templates[tools] = read_template(self._folder, self._settings[0], tools=tools)
+        return self._templates[tools]
 
     def _special(self, name: str) -> str | None:
         word = self._settings[0].get(name)
@@ -134,12 +164,15 @@ class Text:
 class Stream:
     """The text of tokens as they come; a character of several tokens comes with the last."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, shown: Mapping[int, str] = _NO_WORDS) -> None:
         self._tokenizer = tokenizer
+        self._shown = shown
         self._stream = DecodeStream(skip_special_tokens=True)
 
     def step(self, token: int) -> str:
         """The text that a token adds."""
+        if token in self._shown:
+            return self._shown[token]
         return self._stream.step(self._tokenizer, token) or ""
 
 
@@ -151,7 +184,3 @@ def _settings(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error
     return settings if isinstance(settings, dict) else {}
-
-
-def _refuse(message: str) -> None:
-    raise jinja2.TemplateError(message)

@@ -24,6 +24,7 @@ FIELDS = (
     "seed", "stop", "stream", "stream_options", "priority", "response_format", "n", "best_of",
     "logprobs", "tools", "logit_bias", "suffix", "echo", "model", "top_logprobs", "min_p",
     "presence_penalty", "frequency_penalty", "repetition_penalty", "stop_token_ids",
+    "tool_choice", "parallel_tool_calls", "chat_template_kwargs",
 )  # fmt: skip
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relaxd.llm.generation import Generation, Piece
+from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.logprobs import TokenLogprob
+from relaxd.llm.reading import Call, Part, Reader, merge
 
 Document = dict[str, Any]
 
@@ -17,13 +18,16 @@ class Completion:
     """The pieces of one completion; echo: the prompt, where it is repeated."""
 
     generation: Generation
+    reader: Reader
     echo: str | None = None
     pieces: list[Piece] = field(default_factory=list)
 
     @property
-    def text(self) -> str:
-        """The text of all pieces."""
-        return "".join(piece.text for piece in self.pieces)
+    def finish(self) -> str | None:
+        """Why it ended, None as long as it has not."""
+        if self.generation.finish is Finish.STOP and self.reader.called:
+            return "tool_calls"
+        return self.generation.finish and self.generation.finish.value
 
     @property
     def logprobs(self) -> list[TokenLogprob] | None:
@@ -31,6 +35,11 @@ class Completion:
         if self.generation.sampling.logprobs is None:
             return None
         return [piece.logprob for piece in self.pieces if piece.logprob is not None]
+
+    def read(self) -> tuple[str, str, list[Call]]:
+        """The content, the thought and the calls of all pieces."""
+        text = "".join(piece.text for piece in self.pieces)
+        return merge([self.reader.feed(text, last=True)])
 
 
 class Answer:
@@ -71,40 +80,36 @@ class Answer:
             return None
         return {**self._part, "choices": [{"index": index, "finish_reason": None, **content}]}
 
-    def part(self, index: int, piece: Piece) -> Document:
-        """A piece of a choice."""
+    def part(self, index: int, completion: Completion, piece: Piece) -> Document | None:
+        """A piece of a choice; None where it has nothing to say yet."""
+        last = piece.finish is not None
+        part = completion.reader.feed(piece.text, last=last)
+        delta = _delta(part)
+        if not delta and not last and piece.logprob is None:
+            return None
         logprobs = None if piece.logprob is None else [piece.logprob]
-        if self._chat:
-            content = {"delta": {"content": piece.text} if piece.text else {}}
-        else:
-            content = {"text": piece.text}
-        finish = piece.finish and piece.finish.value
-        return {
-            **self._part,
-            "choices": [
-                {
-                    "index": index,
-                    "finish_reason": finish,
-                    "logprobs": self._logprobs(index, None, logprobs),
-                    **content,
-                }
-            ],
+        choice = {
+            "index": index,
+            "finish_reason": completion.finish if last else None,
+            "logprobs": self._logprobs(index, None, logprobs),
+            **({"delta": delta} if self._chat else {"text": part.content}),
         }
+        return {**self._part, "choices": [choice]}
 
     def usage(self, generations: Sequence[Generation]) -> Document:
         """The last part of a stream, where the request asks for it."""
         return {**self._part, "choices": [], "usage": usage(generations, self._n)}
 
     def _choice(self, index: int, completion: Completion) -> Document:
-        finish, text = completion.generation.finish, completion.text
+        text, reasoning, calls = completion.read()
         if self._chat:
-            content: Document = {"message": {"role": "assistant", "content": text}}
+            content: Document = {"message": _message(text, reasoning, calls)}
         else:
             content = {"text": (completion.echo or "") + text}
         echoed = None if completion.echo is None else completion.generation
         return {
             "index": index,
-            "finish_reason": finish and finish.value,
+            "finish_reason": completion.finish,
             "logprobs": self._logprobs(index, echoed, completion.logprobs),
             **content,
         }
@@ -154,6 +159,36 @@ class Answer:
     def _word(self, token: int) -> str:
         """A token's text; bytes that are no whole character are escaped."""
         return self._spell(token).decode(errors="backslashreplace")
+
+
+def _delta(part: Part) -> Document:
+    """The fields that a part of a stream adds to the message."""
+    texts = {"content": part.content, "reasoning_content": part.reasoning}
+    delta: Document = {name: text for name, text in texts.items() if text}
+    return delta | (
+        {"tool_calls": [_call_delta(call) for call in part.calls]} if part.calls else {}
+    )
+
+
+def _call_delta(call: Call) -> Document:
+    if call.name is None:
+        return {"index": call.index, "function": {"arguments": call.arguments}}
+    return {"index": call.index, **_call(call)}
+
+
+def _call(call: Call) -> Document:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _message(text: str, reasoning: str, calls: Sequence[Call]) -> Document:
+    message: Document = {"role": "assistant", "content": text}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    if calls:
+        message |= {"content": text if text.strip() else None}
+        message["tool_calls"] = [_call(call) for call in calls]
+    return message
 
 
 def usage(generations: Sequence[Generation], n: int) -> Document:

@@ -19,10 +19,19 @@ def read_document(data: bytes, most_values: int) -> Any:
     if (values := count_values(data)) > most_values:
         raise InputError(f"the body has {values} values, the limit is {most_values}")
     try:
-        document = json.loads(data.decode(), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        text = data.decode()
+    except ValueError as error:
         raise InputError(f"the body is not valid JSON: {error}") from error
-    _check(document)
+    return parse_document(text, "the body")
+
+
+def parse_document(text: str, name: str) -> Any:
+    """The document of a JSON text; raises InputError as `read_document` does, with the name."""
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is not valid JSON: {error}") from error
+    _check(document, name)
     return document
 
 
@@ -30,7 +39,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"JSON has no number {name}")
 
 
-def _check(document: Any) -> None:
+def _check(document: Any, name: str) -> None:
     """Level by level, as a document may be nested more deeply than functions can be."""
     level = [document]
     for _ in range(_DEEPEST):
@@ -38,7 +47,7 @@ def _check(document: Any) -> None:
         texts = [value for value in level if isinstance(value, str)]
         texts += [name for value in containers if isinstance(value, dict) for name in value]
         if not all(map(_is_text, texts)):
-            raise InputError("a text of the body has half of a surrogate pair")
+            raise InputError(f"a text of {name} has half of a surrogate pair")
         if not containers:
             return
         level = [
@@ -47,7 +56,7 @@ def _check(document: Any) -> None:
             for item in (value.values() if isinstance(value, dict) else value)
             if isinstance(item, str | list | dict)
         ]
-    raise InputError(f"the body is nested more than {_DEEPEST} times")
+    raise InputError(f"{name} is nested more than {_DEEPEST} times")
 
 
 def _is_text(text: str) -> bool:

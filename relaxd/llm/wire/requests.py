@@ -1,17 +1,19 @@
 """OpenAI's requests for completions: a conversation or plain prompts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from relaxd.errors import InputError
 from relaxd.llm.grammar import Grammar, Syntax
 from relaxd.llm.sampling import Sampling
+from relaxd.llm.tools import NO_TOOLS, Tools
 from relaxd.llm.wire.documents import read_field
+from relaxd.llm.wire.messages import read_messages
+from relaxd.llm.wire.tools import read_tools
 
 _MOST_CHOICES = 128
 _REFUSED: dict[str, tuple[Any, ...]] = {
-    "tools": ([], None),
     "functions": ([], None),
     "suffix": ("", None),
 }
@@ -21,7 +23,7 @@ _REFUSED: dict[str, tuple[Any, ...]] = {
 @dataclass(frozen=True)
 class Asked:
     """A request for completions, `n` of each prompt; prompts: of a conversation none. echo: whether
-    a completion repeats its prompt in front.
+    a completion repeats its prompt in front; variables: of the model's template.
     """
 
     prompts: tuple[str | list[int], ...]
@@ -32,6 +34,8 @@ class Asked:
     priority: int
     stream: bool
     usage: bool
+    tools: Tools = NO_TOOLS
+    variables: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def chat(self) -> bool:
@@ -51,13 +55,15 @@ def read_request(document: Any, *, chat: bool) -> Asked:
     echo = not chat and bool(read_field(document, "echo", bool))
     return Asked(
         prompts,
-        _messages(document.get("messages")) if chat else None,
+        read_messages(document.get("messages")) if chat else None,
         _sampling(document, chat=chat, echo=echo),
         _count(document, max(len(prompts), 1)),
         echo,
         read_field(document, "priority", int) or 0,
         bool(read_field(document, "stream", bool)),
         bool(options.get("include_usage")),
+        read_tools(document) if chat else NO_TOOLS,
+        read_field(document, "chat_template_kwargs", dict) or {},
     )
 
 
@@ -85,24 +91,6 @@ def _prompts(value: Any) -> tuple[str | list[int], ...]:
 
 def _is_tokens(value: Any) -> bool:
     return isinstance(value, list) and all(type(item) is int for item in value)
-
-
-def _messages(value: Any) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not value:
-        raise InputError("messages must be a list that is not empty", field="messages")
-    return [_message(item) for item in value]
-
-
-def _message(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or not isinstance(value.get("role"), str):
-        raise InputError("a message must have a role", field="messages")
-    content = value.get("content")
-    if isinstance(content, list):
-        parts = [part.get("text") if isinstance(part, dict) else None for part in content]
-        content = "".join(parts) if all(isinstance(part, str) for part in parts) else None  # type: ignore[arg-type]
-    if not isinstance(content, str):
-        raise InputError("a message's content must be text", field="messages")
-    return {"role": value["role"], "content": content}
 
 
 def _sampling(document: Mapping[str, Any], *, chat: bool, echo: bool) -> Sampling:
