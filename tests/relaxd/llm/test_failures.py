@@ -66,7 +66,7 @@ def check_others(kind: str, others: list[Generation]) -> None:
 @pytest.mark.parametrize("token", [WORDS, WORDS + 10**6, -1, -300, 2**31, 2**70])
 def test_tokens_that_the_model_lacks_are_refused(engine: Engine, kind: str, token: int) -> None:
     others, _ = start(engine)
-    with pytest.raises(InputError, match="token 1 is none of the model's") as caught:
+    with pytest.raises(InputError, match="token 1 of prompt is none of the model's") as caught:
         engine.generate([2, token])
     assert caught.value.details["field"] == "prompt"
     check_others(kind, others)
