@@ -19,7 +19,7 @@ DISTINCT_ROWS = (5, 7, 11, 13)
 """Of which the first is taken that the dim admits. They are primes: in no tile of a kernel do rows
 that are taken for each other lie so far apart.
 """
-FEWEST_ROWS = 32
+FEWEST_ROWS = 16
 """Batches of fewer rows have none that repeat."""
 
 
