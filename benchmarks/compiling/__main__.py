@@ -1,13 +1,14 @@
 """`python -m benchmarks.compiling`: seconds from request to bundle, without verification and
-profile, of processes that are started and of processes that a worker forks, and of these with the
-kernels of a build of the same model with other weights, in turns. Models are those of the
-benchmark of processors and of the zoo.
+profile or `--verified` with both, of processes that are started and of processes that a worker
+forks, and of these with the kernels of a build of the same model with other weights, in turns.
+Models are those of the benchmark of processors and of the zoo.
 """
 
 import argparse
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -25,35 +26,38 @@ from relaxd.contract.states import Stage
 from tests.support.models.known import MODELS
 
 _LARGE = 256
-_SHOWN = (Stage.LOAD, Stage.IMPORT, Stage.PASS, Stage.CODEGEN, Stage.LINK)
+_COMPILING = (Stage.LOAD, Stage.IMPORT, Stage.PASS, Stage.CODEGEN, Stage.LINK)
+_VERIFIED = (*_COMPILING, Stage.VERIFY, Stage.PROFILE)
 
 
 def main() -> int:
     """Print a row for each model and way to start its process."""
     options = _parser().parse_args()
     print(f"{len(os.sched_getaffinity(0))} processors, load {os.getloadavg()[0]:.1f}")
-    print("| model | process | seconds | " + " | ".join(f"from {s.value}" for s in _SHOWN) + " |")
-    print("|---|---|---:|" + "---:|" * len(_SHOWN))
+    stages_shown = _VERIFIED if options.verified else _COMPILING
+    print("| model | process | seconds | " + " | ".join(f"from {s}" for s in stages_shown) + " |")
+    print("|---|---|---:|" + "---:|" * len(stages_shown))
     for name in options.models:
-        for process, result in _rounds(name, options.rounds).items():
+        for process, result in _rounds(name, options.rounds, verified=options.verified).items():
             full, *stages = (median(column) for column in zip(*result, strict=True))
             shown = " | ".join(f"{seconds:.1f}" for seconds in stages)
             print(f"| {name} | {process} | {full:.1f} | {shown} |", flush=True)
     return 0
 
 
-def _rounds(name: str, count: int) -> dict[str, list[list[float]]]:
+def _rounds(name: str, count: int, *, verified: bool) -> dict[str, list[list[float]]]:
+    build = partial(_build, verified=verified)
     rounds: dict[str, list[list[float]]] = {"started": [], "forked": [], "forked, fine-tuned": []}
     with TemporaryDirectory(prefix="relaxd-compiling-") as folder:
         tuned = _fine_tuned(subjects.find(name).path, Path(folder, "tuned.onnx"))
-        _build(name, kernels=True)
+        build(name, kernels=True)
         for _ in range(count):
-            rounds["started"].append(_build(name))
+            rounds["started"].append(build(name))
             with zygote.keep_zygote(start=True):
                 # A worker's zygote is there before its builds.
                 _build("silero_vad")
-                rounds["forked"].append(_build(name))
-                rounds["forked, fine-tuned"].append(_build(name, tuned, kernels=True))
+                rounds["forked"].append(build(name))
+                rounds["forked, fine-tuned"].append(build(name, tuned, kernels=True))
     return rounds
 
 
@@ -69,10 +73,12 @@ def _fine_tuned(source: Path, path: Path) -> Path:
     return path
 
 
-def _build(name: str, source: Path | None = None, *, kernels: bool = False) -> list[float]:
+def _build(
+    name: str, source: Path | None = None, *, kernels: bool = False, verified: bool = False
+) -> list[float]:
     """Seconds of the whole build, and how long after the request each stage began."""
     began: dict[Stage, float] = {}
-    path, request = subjects.find(name).path, _request(name)
+    path, request = subjects.find(name).path, _request(name, verified=verified)
 
     def on_event(event: Event) -> None:
         if isinstance(event, StageStarted):
@@ -89,11 +95,12 @@ def _build(name: str, source: Path | None = None, *, kernels: bool = False) -> l
             on_event=on_event,
             kernels=kernels,
         )
-        return [time.perf_counter() - start, *(began[stage] for stage in _SHOWN)]
+        shown = _VERIFIED if verified else _COMPILING
+        return [time.perf_counter() - start, *(began[stage] for stage in shown)]
 
 
-def _request(name: str) -> CompileRequest:
-    options = {"verify": False, "profile": False}
+def _request(name: str, *, verified: bool) -> CompileRequest:
+    options = {"verify": verified, "profile": verified}
     if name in MODELS:
         return CompileRequest.of(**MODELS[name].request(options=options))
     model = subjects.find(name)
@@ -104,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compiling", description=__doc__)
     parser.add_argument("models", nargs="*", default=["minilm", "resnet50", "silero_vad"])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--verified", action="store_true", help="with verification and profile")
     return parser
 
 
