@@ -84,15 +84,15 @@ def run_task(
         return _out_of_time(records, seconds, output)
     if done.returncode < 0:
         return Outcome(
-            _read(records), False, f"died of {signal.Signals(-done.returncode).name}", output
+            read_records(records), False, f"died of {signal.Signals(-done.returncode).name}", output
         )
     if done.returncode:
         last = next(
             (line for line in reversed(output.splitlines()) if line.strip()),
             f"ended with status {done.returncode}",
         )
-        return Outcome(_read(records), False, last, output)
-    return Outcome(_read(records), True, None, output)
+        return Outcome(read_records(records), False, last, output)
+    return Outcome(read_records(records), True, None, output)
 
 
 def _own(folder: Path) -> dict[str, str]:
@@ -104,7 +104,9 @@ def _own(folder: Path) -> dict[str, str]:
 
 
 def _out_of_time(records: Path, seconds: float, output: str) -> Outcome:
-    return Outcome(_read(records), False, f"the time budget of {seconds:.0f} s ran out", output)
+    return Outcome(
+        read_records(records), False, f"the time budget of {seconds:.0f} s ran out", output
+    )
 
 
 def serve(handle: Callable[[Record, Callable[[Record], None]], None]) -> None:
@@ -125,8 +127,10 @@ def serve(handle: Callable[[Record, Callable[[Record], None]], None]) -> None:
         handle(json.load(sys.stdin), lambda record: print(json.dumps(record), file=stream))
 
 
-def _read(records: Path) -> list[Record]:
-    """Complete lines only: a task that was killed may have left half of one."""
+def read_records(records: Path) -> list[Record]:
+    """The records of a task, none without the file. Complete lines only: a task that was killed may
+    have left half of one.
+    """
     if not records.exists():
         return []
     return [

@@ -10,19 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import ProfileError, summary
+from compiler.isolation.memory import read_peak_memory
 from compiler.isolation.step import Record, run_task, serve
 from compiler.profile.kernels import operators
 from compiler.profile.machine import machine
 from compiler.profile.timing import alternating
 from compiler.verify.inputs import npz
 from compiler.verify.inputs.inputs import Trial, Trials
+from compiler.verify.sides import FirstCalls
 from compiler.verify.time_budget import TimeBudget
 from relaxd.errors import ExecutionError
 
 Inputs = Mapping[str, Any]
 Call = Callable[[Inputs], Any]
 _POINT_LABELS = ("sample", "min", "opt", "max")
-_NO_GRID = Trials((), ())
+_NO_GRID, _NO_CALLS = Trials((), ()), FirstCalls()
+_LONG_SECONDS = 0.5
+"""A call that took so long in another process is not made again: noise is a small part of it."""
 _WATCHED_RUNS, _SHORT_MS = 5, 40.0
 """Of calls that are shorter, so many are watched, and the fastest counts."""
 _REFERENCE_SECONDS, _FAVOURED_SECONDS = 0.5, 4.0
@@ -47,6 +51,7 @@ def profile(
     *,
     seconds: float,
     memory_bytes: int,
+    earlier: FirstCalls = _NO_CALLS,
     reference: Record | None = None,
     grid: Trials = _NO_GRID,
     grid_seconds: float = 0.0,
@@ -54,8 +59,10 @@ def profile(
     """The times, within a budget of wall-clock seconds; raises ProfileError when the library
     crashes.
 
-    reference: `model` and `consts` for ONNX Runtime, which is timed beside the library; None where
-    it is not the model's reference. grid: further points, within a budget of their own.
+    earlier: the library's calls at the trials in another process of this machine; those that took
+    long are not made again. reference: `model` and `consts` for ONNX Runtime, which is timed beside
+    the library; None where it is not the model's reference. grid: further points, within a budget
+    of their own.
     """
     usual = [trial for trial in trials.chosen if trial.point.label in _POINT_LABELS]
     known = [dict(trial.point.dims) for trial in usual]
@@ -65,8 +72,9 @@ def profile(
         "bundle": str(bundle),
         "seconds": seconds,
         "reference": reference,
-        "points": list(map(_wanted, usual)),
-        "grid": list(map(_wanted, further)),
+        "peak_rss_bytes": earlier.peak_rss_bytes or 0,
+        "points": [_wanted(trial, earlier.seconds.get(trial.index)) for trial in usual],
+        "grid": [_wanted(trial) for trial in further],
         "grid_seconds": grid_seconds,
     }
     # The task keeps to its budget by itself; the limit here is for a call that does not come back.
@@ -99,13 +107,16 @@ def profile(
     return {"measured": True, **facts, "points": points, "left_out": not_tried}
 
 
-def _wanted(trial: Trial) -> Record:
-    return {**trial.to_spec("profile"), **trial.point.to_json()}
+def _wanted(trial: Trial, taken: float | None = None) -> Record:
+    """taken: seconds of a call before, None for none."""
+    known = {"taken": taken} if taken and taken >= _LONG_SECONDS else {}
+    return {**trial.to_spec("profile"), **trial.point.to_json(), **known}
 
 
 def measure(spec: Record, record: Callable[[Record], None]) -> None:
-    """spec: bundle, seconds, grid_seconds, and points and grid as `{label, dims, inputs}`; records
-    what it has as soon as it has it.
+    """spec: bundle, seconds, grid_seconds, peak_rss_bytes of another process, and points and grid
+    as `{label, dims, inputs}`, with `taken` where a call's seconds are known; records what it has
+    as soon as it has it.
     """
     from relaxd.loader.model import load
 
@@ -117,7 +128,7 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     record({"measured_at": measured_at, "load_ms": load_ms, "machine": machine(model.threads)})
     record({"library_bytes": (bundle / model.manifest.library).stat().st_size})
     points = _within_budget(model, spec["points"], TimeBudget(spec["seconds"] / 2), record)
-    record({"peak_rss_bytes": _peak_memory()})
+    record({"peak_rss_bytes": max(read_peak_memory(), spec["peak_rss_bytes"])})
     reference = _reference(spec.get("reference"), model.threads, record) if points else None
     stopwatch = _Stopwatch(model, reference)
     deadline = time.perf_counter() + spec["seconds"] / 2
@@ -154,6 +165,9 @@ def _within_budget(
     """The points that the model admits and at which a call ends in time; records the others."""
     admitted: list[_Admitted] = []
     for point in points:
+        if "taken" in point:
+            admitted.append(_Admitted(point, npz.read(Path(point["inputs"])), point["taken"]))
+            continue
         if objection := budget.objection(point["effort"]):
             record({"left_out": {**_name_all(point), "reason": objection}})
             continue
@@ -244,14 +258,6 @@ class _Stopwatch:
         if expected <= max(_REFERENCE_SHARE * seconds, least):
             return None
         return f"it would take about {expected:.1f} s, more than the profile has time for"
-
-
-def _peak_memory() -> int:
-    """Peak resident bytes of this program: unlike getrusage, the kernel's status does not count
-    what the starter had.
-    """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
 
 
 if __name__ == "__main__":

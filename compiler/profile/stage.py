@@ -13,7 +13,7 @@ from compiler.profile.report import complete
 from compiler.targets import Target
 from compiler.verify.inputs.inputs import Signature, Trials, in_buffers, prepare_at
 from compiler.verify.inputs.points import Point
-from compiler.verify.sides import Reference
+from compiler.verify.sides import FirstCalls, Reference, read_first_calls
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.dims.grid import ProfileOptions
 from relaxd.contract.request import CompileRequest
@@ -74,6 +74,7 @@ def run_profile(
         scratch,
         seconds=_SECONDS,
         memory_bytes=_MEMORY_BYTES,
+        earlier=FirstCalls() if subject.manifest.state else read_first_calls(scratch),
         reference=reference,
         grid=in_buffers(grid, subject.manifest, folder).add_work(subject.kernels),
         grid_seconds=_GRID_SECONDS,

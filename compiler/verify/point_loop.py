@@ -33,7 +33,7 @@ def run_points(
 
     spec: seconds by `clock`, and points as `{index, effort, inputs, outputs}` with paths of .npz
     files and what `TimeBudget` takes; with `repeat`, the fields of a Repeat, `run` gets the
-    distinct rows alone. A record is `{index}` alone for a point that went well, with `skipped`
+    distinct rows alone. A record is `{index, seconds}` for a point that went well, with `skipped`
     where the budget would not have lasted, and with the key `failure` where `run` raised
     PointFailed.
     """
@@ -50,6 +50,7 @@ def run_points(
         except PointFailed as error:
             record({"index": point["index"], failure: str(error)})
             continue
-        budget.took(point["effort"], clock() - started)
+        seconds = clock() - started
+        budget.took(point["effort"], seconds)
         npz.write(Path(point["outputs"]), outputs)
-        record({"index": point["index"]})
+        record({"index": point["index"], "seconds": seconds})

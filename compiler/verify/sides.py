@@ -10,7 +10,7 @@ from typing import Any
 
 from compiler.errors import VerifyError
 from compiler.ir.graph.draws import Draw
-from compiler.isolation.step import Outcome, Record, run_task
+from compiler.isolation.step import Outcome, Record, read_records, run_task
 from compiler.targets import TargetStatus
 from compiler.verify.inputs.inputs import LeftOut, Trial
 from compiler.verify.reference.onnx import ONNX
@@ -169,6 +169,26 @@ def run_library(
             output=outcome.output,
         )
     return ran, unfinished
+
+
+@dataclass(frozen=True)
+class FirstCalls:
+    """Seconds of the library's first call at each trial that it finished, by its index, and the
+    peak of resident bytes of its process, None where it did not end by itself.
+    """
+
+    seconds: Mapping[int, float] = field(default_factory=dict)
+    peak_rss_bytes: int | None = None
+
+
+def read_first_calls(folder: Path) -> FirstCalls:
+    """What `run_library` of this machine's processor left in the folder; nothing where it did not
+    run.
+    """
+    records = read_records(folder / "library.jsonl")
+    seconds = {each["index"]: each["seconds"] for each in records if "seconds" in each}
+    peaks = [each["peak_rss_bytes"] for each in records if "peak_rss_bytes" in each]
+    return FirstCalls(seconds, peaks[0] if peaks else None)
 
 
 def _out_of_memory(message: str) -> bool:

@@ -5,6 +5,7 @@ runs it.
 from collections.abc import Callable
 from pathlib import Path
 
+from compiler.isolation.memory import read_peak_memory
 from compiler.isolation.step import Record, serve
 from compiler.verify.inputs.buffers import step
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
@@ -13,7 +14,9 @@ from relaxd.loader.model import Model, load
 
 
 def run_library(spec: Record, record: Callable[[Record], None]) -> None:
-    """Run the library of `spec["bundle"]` at every point of the spec (see `run_points`)."""
+    """Run the library of `spec["bundle"]` at every point of the spec (see `run_points`), and record
+    the peak of resident bytes.
+    """
     model = load(Path(spec["bundle"]))
 
     def run(inputs: Arrays) -> Arrays:
@@ -23,6 +26,7 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
             raise PointFailed(f"{error.code}: {error}") from error
 
     run_points(spec, record, run)
+    record({"peak_rss_bytes": read_peak_memory()})
 
 
 def run_step(model: Model, inputs: Arrays) -> Arrays:

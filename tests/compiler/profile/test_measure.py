@@ -4,11 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from compiler import build
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob
+from compiler.profile.measure import profile
+from compiler.verify.inputs import npz
+from compiler.verify.inputs.inputs import Trial, Trials
+from compiler.verify.inputs.points import Point
+from compiler.verify.sides import FirstCalls
 from relaxd.contract.dims.axes import Axis
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
@@ -28,6 +34,7 @@ def bundle_of(folder: Path, model: Any, **declared: Any) -> Path:
 
 
 UNCHECKED = {"verify": False}
+OFF = {"verify": False, "profile": False}
 
 
 def test_sizes_that_the_model_refuses_are_left_out(tmp_path: Path) -> None:
@@ -46,28 +53,28 @@ def test_a_grid_is_timed_and_others_are_estimated(tmp_path: Path) -> None:
     options = {**UNCHECKED, "profile": {"grid": grid}}
     dims = {"batch": (1, 16), "seq": (1, 128)}
     report = report_of(bundle_of(tmp_path, perceptron(), dims=dims, options=options))
-    profile = report.profile
-    assert profile is not None
-    timed = [tuple(point.dims.values()) for point in profile.points]
+    profiled = report.profile
+    assert profiled is not None
+    timed = [tuple(point.dims.values()) for point in profiled.points]
     assert len(timed) == len(set(timed))
     assert set(timed) >= {(1, 1), (4, 16), (16, 64), (16, 128)}
-    assert profile.cost is not None
-    assert profile.cost.points == len(timed)
-    assert profile.cost.high == {"batch": 16, "seq": 128}
-    largest = max(point.median_ms for point in profile.points)
-    assert 0 < profile.estimate({"batch": 7, "seq": 33}).ms < largest
+    assert profiled.cost is not None
+    assert profiled.cost.points == len(timed)
+    assert profiled.cost.high == {"batch": 16, "seq": 128}
+    largest = max(point.median_ms for point in profiled.points)
+    assert 0 < profiled.estimate({"batch": 7, "seq": 33}).ms < largest
     with pytest.raises(EstimateError, match="seq=129"):
-        profile.estimate({"batch": 7, "seq": 129})
-    assert profile.machine.peak_gflops
-    assert profile.machine.peak_gb_s
-    for point in profile.points:
+        profiled.estimate({"batch": 7, "seq": 129})
+    assert profiled.machine.peak_gflops
+    assert profiled.machine.peak_gb_s
+    for point in profiled.points:
         assert point.flops == sum(Axis(k.flops).evaluate(point.dims) for k in report.kernels)
-    assert profile.operators is not None
-    computed = [row for row in profile.operators.rows if "matmul" in (row.family or "")]
+    assert profiled.operators is not None
+    computed = [row for row in profiled.operators.rows if "matmul" in (row.family or "")]
     assert computed
     assert all(row.flops and row.bytes and row.gflops and row.bound for row in computed)
     events = [event for event in trace(report)["traceEvents"] if event["ph"] == "X"]
-    assert [event["name"] for event in events] == [c.name for c in profile.operators.timeline]
+    assert [event["name"] for event in events] == [c.name for c in profiled.operators.timeline]
     assert {row.name for row in computed} <= {event["name"] for event in events}
 
 
@@ -80,3 +87,15 @@ def test_a_grid_beyond_the_declared_range_fails_before_anything_is_compiled(
     assert refused.value.failure.stage is Stage.IMPORT
     assert refused.value.failure.code == "request.invalid"
     assert refused.value.failure.field == "options.profile.grid.batch"
+
+
+def test_a_long_call_of_verification_is_not_made_again(tmp_path: Path) -> None:
+    bundle = bundle_of(tmp_path, perceptron(), dims={"batch": (1, 4), "seq": 8}, options=OFF)
+    npz.write(tmp_path / "0.inputs.npz", {"x": np.ones((4, 8, 32), np.float32)})
+    trial = Trial(0, Point("max", {"batch": 4}), tmp_path / "0.inputs.npz", 1)
+    earlier = FirstCalls({0: 7.0}, 1 << 40)
+    trials = Trials((trial,), ())
+    measured = profile(bundle, trials, tmp_path, seconds=4.0, memory_bytes=4 << 30, earlier=earlier)
+    (point,) = measured["points"]
+    assert (point["median_ms"], point["runs"], point["stable"]) == (7000, 1, False)
+    assert measured["peak_rss_bytes"] == 1 << 40

@@ -30,8 +30,9 @@ def double(inputs: Arrays) -> Arrays:
 @pytest.mark.parametrize("key", ["failed", "refused"])
 def test_a_point_that_fails_does_not_end_the_run(tmp_path: Path, key: str) -> None:
     spec, records = spec_of(tmp_path, 2, 3, 4), list[dict[str, Any]]()
-    run_points(spec, records.append, double, failure=key)
-    assert records == [{"index": 0}, {"index": 1, key: "3 is too many"}, {"index": 2}]
+    run_points(spec, records.append, double, failure=key, clock=lambda: 0.0)
+    well = [{"index": index, "seconds": 0.0} for index in (0, 2)]
+    assert records == [well[0], {"index": 1, key: "3 is too many"}, well[1]]
     written = [Path(point["outputs"]) for point in spec["points"]]
     assert [path.is_file() for path in written] == [True, False, True]
     np.testing.assert_array_equal(npz.read(written[2])["y"], [0, 2, 4, 6])
@@ -42,7 +43,7 @@ def test_what_the_budget_has_no_room_for_is_skipped(tmp_path: Path) -> None:
     records = list[dict[str, Any]]()
     spec = spec_of(tmp_path, 1, 2, seconds=5.0)
     run_points(spec, records.append, double, clock=lambda: next(seconds))
-    assert records[0] == {"index": 0}
+    assert records[0] == {"index": 0, "seconds": 4.0}
     assert "about 4.0 s" in records[1]["skipped"]
 
 
