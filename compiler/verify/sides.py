@@ -182,7 +182,7 @@ class FirstCalls:
 
 
 def read_first_calls(folder: Path) -> FirstCalls:
-    """What `run_library` of this machine's processor left in the folder; nothing where it did not
+    """Read what `run_library` of this machine's processor left in the folder; nothing where it did not
     run.
     """
     records = read_records(folder / "library.jsonl")
