@@ -182,9 +182,7 @@ class FirstCalls:
 
 
 def read_first_calls(folder: Path) -> FirstCalls:
-    """Read what `run_library` of this machine's processor left in the folder; nothing where it did not
-    run.
-    """
+    """Read what `run_library` left in the folder; nothing where it did not run."""
     records = read_records(folder / "library.jsonl")
     seconds = {each["index"]: each["seconds"] for each in records if "seconds" in each}
     peaks = [each["peak_rss_bytes"] for each in records if "peak_rss_bytes" in each]
