@@ -175,7 +175,7 @@ class RegistryFull(ServiceError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"the tenant already has {what}, as many as it may",
+            f"the tenant already has {what}, which is the limit",
             hint="remove those that are no longer needed: relaxd models remove",
         )
 
@@ -210,7 +210,11 @@ class TooManyWebhooks(ServiceError):
     code = "webhook.too_many"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"a tenant may have {limit} webhooks", hint="remove one", limit=limit)
+        super().__init__(
+            f"the tenant already has {limit} webhooks, which is the limit",
+            hint="delete one: `relaxd webhook list`, `relaxd webhook delete ID`",
+            limit=limit,
+        )
 
 
 class UnknownTenant(ServiceError):
@@ -232,7 +236,7 @@ class TenantExists(ServiceError):
     code = "tenant.exists"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is a tenant {name!r} already", hint="choose another name")
+        super().__init__(f"the tenant {name!r} already exists", hint="choose another name")
 
 
 class TenantKept(ServiceError):
@@ -241,7 +245,9 @@ class TenantKept(ServiceError):
     code = "tenant.kept"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the tenant {name!r} is the operator's own, and stays", tenant=name)
+        super().__init__(
+            f"the tenant {name!r} belongs to the operator and cannot be deleted", tenant=name
+        )
 
 
 class TenantBusy(ServiceError):
@@ -251,9 +257,8 @@ class TenantBusy(ServiceError):
 
     def __init__(self, name: str, running: int) -> None:
         super().__init__(
-            f"{running} builds of {name!r} have not ended yet; its tokens are gone, and its builds "
-            "were cancelled",
-            hint="delete it again in a few seconds",
+            f"the tenant {name!r} is not deleted yet: {running} of its builds are stopping",
+            hint="send the request again in a few seconds",
             tenant=name,
             running=running,
         )

@@ -54,7 +54,7 @@ def _read_pool(text: str) -> Pool:
     head, equals, patterns = text.partition("=")
     name, _, above = head.partition(":")
     if not (equals and name and len(name) <= LONGEST_NAME and (above or "0").isdecimal()):
-        raise ValueError(f"{text} is no pool; write it as in NAME=cuda-* or NAME:4=cuda-*")
+        raise ValueError(f"{text} is not a pool: write it as in NAME=cuda-* or NAME:4=cuda-*")
     if not (capabilities := expand(patterns)):
-        raise ValueError(f"the pool {name} takes nothing")
+        raise ValueError(f"the pool {name} has no capabilities: name some after =")
     return Pool(name, capabilities, int(above or 0))

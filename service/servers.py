@@ -46,7 +46,9 @@ def check_broker(url: str) -> None:
     """Raise ValueError for a URL that is none of a broker."""
     kind = urlsplit(url).scheme
     if kind not in BROKERS:
-        raise ValueError(f"{kind or url}:// is no broker; use redis://HOST:6379/0, or none")
+        raise ValueError(
+            f"{kind or url}:// is not a supported broker: use redis://HOST:6379/0, or unset it"
+        )
     read_sentinels(url)
 
 

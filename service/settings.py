@@ -220,7 +220,7 @@ class Settings(BaseSettings):
     @classmethod
     def _capabilities_are_known(cls, patterns: str) -> str:
         if patterns and not expand(patterns):
-            raise ValueError("it leaves a worker nothing to do")
+            raise ValueError("it leaves no capability: name some, or unset it")
         return patterns
 
     @field_validator("pools")

@@ -21,22 +21,29 @@ TokenName = Annotated[str, typer.Argument(help="What the token is for.", show_de
 TokenId = Annotated[str, typer.Argument(help="The token's id.", show_default=False)]
 OfTenant = Annotated[
     str | None,
-    typer.Option("--tenant", metavar="NAME", help="By default one's own.", show_default=False),
+    typer.Option(
+        "--tenant",
+        metavar="NAME",
+        help="The tenant; by default that of your token.",
+        show_default=False,
+    ),
 ]
 ScopesOf = Annotated[
     list[str],
-    typer.Option("--scope", metavar="|".join(SCOPES), help="What it is good for; repeatable."),
+    typer.Option("--scope", metavar="|".join(SCOPES), help="What the token may do; repeatable."),
 ]
 Days = Annotated[
     float | None,
-    typer.Option("--days", help="For how long; forever by default.", show_default=False),
+    typer.Option(
+        "--days", help="Days until it expires; by default it never does.", show_default=False
+    ),
 ]
 Overlap = Annotated[
-    float, typer.Option("--overlap-hours", min=0, help="How long the old one stays good.")
+    float, typer.Option("--overlap-hours", min=0, help="Hours for which the old token stays valid.")
 ]
 TenantName = Annotated[str, typer.Argument(help="The tenant's name.", show_default=False)]
 Amount = Annotated[
-    str | None, typer.Option(metavar="N|none", help="none: no limit.", show_default=False)
+    str | None, typer.Option(metavar="N|none", help="The limit, or none.", show_default=False)
 ]
 
 
@@ -153,13 +160,14 @@ def set_tenant(
     queued: Amount = None,
     requests: Amount = None,
     weight: Annotated[
-        float | None, typer.Option(help="Its part of the workers.", show_default=False)
+        float | None,
+        typer.Option(help="Its share of the workers, relative to 1.", show_default=False),
     ] = None,
     shares_cache: Annotated[
         bool | None,
         typer.Option(
             "--share-cache/--own-cache",
-            help="Share results with other tenants that do.",
+            help="Share cached results with tenants that share theirs.",
             show_default=False,
         ),
     ] = None,
@@ -188,7 +196,7 @@ def set_tenant(
 @tenants.command("delete", cls=Command)
 def delete_tenant(
     name: TenantName,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     server: declare.Server = None,
     token: declare.Token = None,
     json: Json = False,

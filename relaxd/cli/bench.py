@@ -131,7 +131,7 @@ def _refuse(where: str, **options: float | str | None) -> None:
     for name, value in options.items():
         if value is not None:
             raise DeclarationError(
-                f"--{name} has no meaning {where}", field=name, hint="leave it out"
+                f"--{name} does nothing {where}", field=name, hint="leave it out"
             )
 
 

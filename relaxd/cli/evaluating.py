@@ -219,10 +219,11 @@ def accuracy_command(
     bundle: Annotated[Path, typer.Argument(help="A folder or a tar.", show_default=False)],
     samples: Annotated[
         Path,
-        typer.Option(metavar="NPZ", help="Inputs by name, a row a sample.", show_default=False),
+        typer.Option(metavar="NPZ", help="Inputs by name, one row per sample.", show_default=False),
     ],
     labels: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="An array of NPZ, a .npy, or a .txt.")
+        str,
+        typer.Option(metavar="NAME|FILE", help="The labels: an array of NPZ, a .npy, or a .txt."),
     ] = "labels",
     metric: Annotated[
         str, typer.Option(help="top-1, f1, wer, perplexity, or FILE.py:FUNCTION.")
@@ -230,19 +231,21 @@ def accuracy_command(
     output: Annotated[
         str | None, typer.Option("--output", metavar="NAME", show_default="the first")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Samples of a call.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Samples per call.")] = 1,
     vocabulary: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Of wer: a token a line.", show_default=False),
+        typer.Option(
+            metavar="FILE", help="For wer: a file of one token per line.", show_default=False
+        ),
     ] = None,
-    blank: Annotated[int, typer.Option(min=0, help="Of wer: the token of silence.")] = 0,
+    blank: Annotated[int, typer.Option(min=0, help="For wer: the number of the CTC blank.")] = 0,
     minimum: Annotated[
         float | None,
-        typer.Option("--min", help="End with exit code 4 if it is less.", show_default=False),
+        typer.Option("--min", help="Exit with 4 if the metric is below.", show_default=False),
     ] = None,
     maximum: Annotated[
         float | None,
-        typer.Option("--max", help="End with exit code 4 if it is more.", show_default=False),
+        typer.Option("--max", help="Exit with 4 if the metric is above.", show_default=False),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -27,7 +27,9 @@ OfState = Annotated[
 ]
 OfTarget = Annotated[
     str | None,
-    typer.Option("--target", metavar="TARGET", help="Only this build.", show_default=False),
+    typer.Option(
+        "--target", metavar="TARGET", help="Only the build for this target.", show_default=False
+    ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what the compiler prints.")]
 Timeout = Annotated[

@@ -12,18 +12,26 @@ from relaxd.cli.views import plain_table
 from relaxd.client import Client
 from relaxd.errors import DeclarationError
 
-app = typer.Typer(no_args_is_help=True, help="Name what was built, and move aliases of it.")
+app = typer.Typer(
+    no_args_is_help=True, help="Give builds names and versions, and move aliases between versions."
+)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The model's.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name of the model.", show_default=False)
+]
 Labels = Annotated[
     list[str] | None,
-    typer.Option("--label", metavar="KEY=VALUE", help="Repeatable.", show_default=False),
+    typer.Option("--label", metavar="KEY=VALUE", help="A label; repeatable.", show_default=False),
 ]
 Notes = Annotated[
-    str | None, typer.Option("--notes", metavar="TEXT", help="For people.", show_default=False)
+    str | None,
+    typer.Option(
+        "--notes", metavar="TEXT", help="Notes on the version or model.", show_default=False
+    ),
 ]
 Project = Annotated[
-    str | None, typer.Option("--project", metavar="NAME", help="Its project.", show_default=False)
+    str | None,
+    typer.Option("--project", metavar="NAME", help="The project of the model.", show_default=False),
 ]
 
 
@@ -100,12 +108,20 @@ def register(
     name: Name,
     job: Annotated[
         str | None,
-        typer.Option("--job", metavar="JOB", help="What the job built.", show_default=False),
+        typer.Option(
+            "--job",
+            metavar="JOB",
+            help="Register the bundles that this job built.",
+            show_default=False,
+        ),
     ] = None,
     digest: Annotated[
         str | None,
         typer.Option(
-            "--digest", metavar="sha256:...", help="A bundle or an index.", show_default=False
+            "--digest",
+            metavar="sha256:...",
+            help="Register this bundle or index.",
+            show_default=False,
         ),
     ] = None,
     label: Labels = None,
@@ -135,7 +151,9 @@ def register(
 @app.command("alias", cls=Command)
 def alias_command(
     name: Name,
-    alias: Annotated[str, typer.Argument(metavar="ALIAS", help="As in prod.", show_default=False)],
+    alias: Annotated[
+        str, typer.Argument(metavar="ALIAS", help="The alias, such as prod.", show_default=False)
+    ],
     version: Annotated[
         str | None,
         typer.Argument(
@@ -194,9 +212,9 @@ def describe_model(
 def remove_model(
     name: Name,
     version: Annotated[
-        int | None, typer.Option("--version", help="This one alone.", show_default=False)
+        int | None, typer.Option("--version", help="Remove only this version.", show_default=False)
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     server: declare.Server = None,
     token: declare.Token = None,
     json: Json = False,

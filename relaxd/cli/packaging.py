@@ -31,7 +31,9 @@ class Layout(StrEnum):
 
 def package_command(
     bundle: Annotated[Path, typer.Argument(help="A bundle's folder.", show_default=False)],
-    layout: Annotated[Layout, typer.Option("--as", help="Whose layout.", show_default=False)],
+    layout: Annotated[
+        Layout, typer.Option("--as", help="The layout to write.", show_default=False)
+    ],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="A new folder.")
     ] = Path("package"),
@@ -40,7 +42,7 @@ def package_command(
         typer.Option(
             "--package",
             metavar="URL",
-            help="Of mlflow: where relaxd's wheel is, for requirements.txt.",
+            help="For mlflow: relaxd's wheel, as requirements.txt names it.",
             show_default=False,
         ),
     ] = None,

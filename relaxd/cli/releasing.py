@@ -19,11 +19,11 @@ from relaxd.provenance.release import add_release
 from relaxd.provenance.signing import signer
 from relaxd.provenance.statement import subjects_of
 
-Name = Annotated[str, typer.Argument(help="The name that bundles have in turn.")]
+Name = Annotated[str, typer.Argument(help="The name whose newest bundles are stated.")]
 Folders = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="Pulled bundles, one for each target; none: the newest statement is issued anew.",
+        help="Pulled bundles, one for each target; without any, the statement gets a new date.",
         show_default=False,
     ),
 ]
@@ -32,7 +32,7 @@ Statement = Annotated[
     typer.Option(
         "--statement",
         metavar="FILE",
-        help="The statement: read, where it is there, and replaced.",
+        help="The file of the statement, which is written or replaced.",
         show_default=False,
     ),
 ]
@@ -51,7 +51,7 @@ SigningCommand = Annotated[
     typer.Option(
         "--signing-command",
         metavar="COMMAND",
-        help="Signs for a key that is elsewhere.",
+        help="A program that signs, for a key kept elsewhere.",
         envvar="RELAXD_SIGNING_COMMAND",
         show_default=False,
     ),

@@ -14,7 +14,10 @@ Port = Annotated[
 PortFile = Annotated[
     Path | None,
     typer.Option(
-        "--port-file", metavar="FILE", help="Write the port here once ready.", show_default=False
+        "--port-file",
+        metavar="FILE",
+        help="Write the port to this file once the service is ready.",
+        show_default=False,
     ),
 ]
 DataDir = Annotated[

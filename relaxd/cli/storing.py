@@ -40,10 +40,14 @@ PinDigest = Annotated[
     str | None,
     typer.Argument(help="The digest of a bundle, an index or a model.", show_default=False),
 ]
-Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for people.")]
+Why = Annotated[
+    str, typer.Option("--why", metavar="TEXT", help="The reason, shown in the list of pins.")
+]
 Days = Annotated[
     float | None,
-    typer.Option("--days", help="For how long; forever by default.", show_default=False),
+    typer.Option(
+        "--days", help="Days until the pin ends; by default it never does.", show_default=False
+    ),
 ]
 Remove = Annotated[bool, typer.Option("--remove", help="Remove the pin.")]
 ListPins = Annotated[bool, typer.Option("--list", help="List the pins.")]

@@ -18,7 +18,7 @@ PARTS = ("tenant", "project", "target", "stage", "day")
 
 def usage_command(
     since: Annotated[
-        str, typer.Option(metavar="DAYSd|DATE", help="As in 30d, or 2026-01-31 (UTC).")
+        str, typer.Option(metavar="DAYSd|DATE", help="Since when: 30d, or 2026-01-31 (UTC).")
     ] = "30d",
     by: Annotated[
         list[str] | None,
@@ -34,7 +34,7 @@ def usage_command(
         typer.Option(
             "--tenant",
             metavar="NAME",
-            help="One of all, for operators.",
+            help="Only this tenant.",
             show_default="one's own, for operators all",
         ),
     ] = None,

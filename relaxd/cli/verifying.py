@@ -69,7 +69,7 @@ Statement = Annotated[
     typer.Option(
         "--statement",
         metavar="FILE",
-        help="What `relaxd release` wrote.",
+        help="The statement that `relaxd release` wrote.",
         rich_help_panel=RELEASES,
         show_default=False,
     ),
@@ -79,7 +79,7 @@ Memory = Annotated[
     typer.Option(
         "--memory",
         metavar="FILE",
-        help="Remembers the releases that were seen, to refuse a log that lost some.",
+        help="A file of the releases seen so far: a log that has lost some is refused.",
         rich_help_panel=RELEASES,
         show_default="nothing is remembered",
     ),
@@ -89,7 +89,7 @@ MaxAge = Annotated[
     typer.Option(
         "--max-age",
         metavar="DAYS",
-        help="Refuse a statement that was issued longer ago.",
+        help="Refuse a statement older than this.",
         rich_help_panel=RELEASES,
         show_default=False,
         min=0,

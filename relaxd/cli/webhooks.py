@@ -24,7 +24,7 @@ def create_webhook(
         typer.Option(
             "--event",
             metavar="alias.moved|gate.failed|job.finished",
-            help="What it is told of; repeatable, all by default.",
+            help="An event to send; repeatable, by default all.",
             show_default=False,
         ),
     ] = None,

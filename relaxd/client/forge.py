@@ -132,7 +132,7 @@ def find_forge(environment: Mapping[str, str]) -> Forge:
         project = int(_require(environment, "CI_PROJECT_ID", "[0-9]+"))
         token = _require(environment, "GITLAB_TOKEN", r"[\x21-\x7e]+")
         return GitLab(url, token, project, number)
-    raise NoPullRequest("this is no job of GitHub Actions or GitLab CI")
+    raise NoPullRequest("this is not a job of GitHub Actions or GitLab CI")
 
 
 def write_comment(forge: Forge, marker: str, text: str) -> str:

@@ -196,7 +196,7 @@ class CompileOptions:
             not self.verify or getattr(self, name) == "float32"
         ):
             raise DeclarationError(
-                f"option {limit!r} limits what {what} changes, which only verification finds",
+                f"option {limit!r} limits the error of {what}, which only verification measures",
                 field=f"options.{limit}",
                 hint=f"leave it out, or set {name} to another form than float32, and verify to "
                 "true",

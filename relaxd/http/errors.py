@@ -46,7 +46,7 @@ class UnknownHost(ApiError):
 
     def __init__(self, host: str, hint: str) -> None:
         super().__init__(
-            f"the server asks for no key, and is not known as {host[:200]!r}", hint=hint
+            f"the server does not know the host name {host[:200]!r} as its own", hint=hint
         )
 
 

@@ -118,11 +118,13 @@ class State:
         names = [spec.name for spec in self._given]
         for name, array in arrays.items():
             if name not in names:
-                raise InputError(f"{name!r} cannot be held", hint=f"hold some of {names}")
+                raise InputError(
+                    f"input {name!r} cannot be held between steps", hint=f"choose among {names}"
+                )
             if array.shape[:1] != self._lengths.shape:
                 raise InputError(
-                    f"{name!r} has the shape {list(array.shape)}, its first axis must be that of "
-                    f"the {len(self._lengths)} entries"
+                    f"input {name!r} has shape {list(array.shape)}: its first axis must be "
+                    f"{len(self._lengths)}, the entries of the state"
                 )
         self._held = arrays
         self._calls.clear()
@@ -153,7 +155,7 @@ class State:
         have, before = int(origin._lengths[source]), int(self._lengths[target])
         count = have if length is None else length
         if not 0 <= count <= have:
-            raise InputError(f"entry {source} has {have} tokens, {count} cannot be copied")
+            raise InputError(f"entry {source} has {have} tokens: {count} cannot be copied from it")
         if origin is not self or source != target:
             for name, buffer in self._buffers.items():
                 buffer[target, :, :count] = origin._buffers[name][source, :, :count]
@@ -210,7 +212,7 @@ class State:
         try:
             shape = [axis.evaluate(sizes) for axis in spec.shape[1:]]
         except KeyError as error:
-            raise InputError(f"the cache {name!r} has an open axis {error}") from error
+            raise InputError(f"the cache {name!r} has an axis of no fixed size: {error}") from error
         try:
             dtype = dtype_of(spec.dtype)
         except ImportError as error:
@@ -225,7 +227,10 @@ class State:
             return {name: np.asarray(value) for name, value in tokens.items()}
         if len(self._free) != 1:
             names = ", ".join(spec.name for spec in self._free)
-            raise InputError("the model takes more than tokens", hint=f"give by name: {names}")
+            raise InputError(
+                f"the model takes {len(self._free)} inputs, got one array",
+                hint=f"give them by name: {names}",
+            )
         (spec,) = self._free
         return {spec.name: np.asarray(tokens, np.dtype(spec.dtype))}
 
@@ -248,9 +253,7 @@ class State:
         # of the caches.
         lengths: list[int] = before.tolist()
         if len(lengths) != entries:
-            raise InputError(
-                f"{entries} entries are given, the state has {len(self._lengths)} in all"
-            )
+            raise InputError(f"got {entries} entries, the state has {len(self._lengths)}")
         most = max(lengths, default=0)
         if most + rows > self.capacity:
             raise CapacityError(most + rows, self.capacity)

@@ -272,9 +272,7 @@ def register(
 ) -> VersionOut:
     """The next number of the name, which is made if it is new; the bundle stays in the store."""
     if (body.digest is None) == (body.job is None):
-        raise DeclarationError(
-            "a version is of a digest or of a job", field="digest", hint="give one of them"
-        )
+        raise DeclarationError("give either `digest` or `job`, not both or neither", field="digest")
     version = models.register(
         services.core,
         principal.tenant,
@@ -317,7 +315,9 @@ def move_alias(
     """Makes or moves it; the audit log has who did, and from which version to which."""
     if alias == LATEST:
         raise DeclarationError(
-            f"{alias} is the newest version", field="alias", hint="choose another alias"
+            f"`{alias}` always names the newest version and cannot be moved",
+            field="alias",
+            hint="choose another alias",
         )
     change = change_by(request, status=200)
     moved = models.move_alias(services.core, principal.tenant, name, alias, body.version, change)

@@ -113,10 +113,10 @@ def _check_url(url: str, *, private: bool) -> None:
         raise DeclarationError(f"the URL is malformed: {error}", field="url", hint=hint) from error
     if not host or parts.username is not None or parts.fragment:
         raise DeclarationError(
-            "the URL has no host, or a user or a fragment", field="url", hint=hint
+            "the URL must have a host, and neither a user nor a fragment", field="url", hint=hint
         )
     if parts.scheme not in ("http", "https"):
-        raise DeclarationError("the URL begins with neither https nor http", field="url", hint=hint)
+        raise DeclarationError("the URL must begin with https://", field="url", hint=hint)
     if private:
         return
     if parts.scheme == "http":

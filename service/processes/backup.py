@@ -42,7 +42,7 @@ def back_up(data_dir: Path | None, folder: Path) -> dict[str, Any]:
     database, store = settings.data_dir / DATABASE, settings.data_dir / "store"
     if not database.is_file():
         raise NotEmbedded(
-            f"no service has kept its data in {settings.data_dir}",
+            f"{settings.data_dir} does not hold the data of a service",
             hint="name its folder with --data-dir",
         )
     with storage_errors(f"cannot write the backup {folder}"):
@@ -68,10 +68,13 @@ def restore(folder: Path, data_dir: Path | None) -> dict[str, Any]:
     settings = _embedded(data_dir)
     database = settings.data_dir / DATABASE
     if not (folder / DATABASE).is_file():
-        raise RestoreRefused(f"{folder} is no backup", hint="name what `relaxd backup` wrote")
+        raise RestoreRefused(
+            f"{folder} is not a backup", hint="give a folder that `relaxd backup` wrote"
+        )
     if database.exists():
         raise RestoreRefused(
-            f"{settings.data_dir} has data already", hint="choose an empty folder with --data-dir"
+            f"{settings.data_dir} already holds the data of a service",
+            hint="choose an empty folder with --data-dir",
         )
     with storage_errors(f"cannot write to {settings.data_dir}"):
         for part in (RECORDS, BLOBS):
@@ -86,7 +89,7 @@ def _embedded(data_dir: Path | None) -> Settings:
     settings = read_settings(**({} if data_dir is None else {"data_dir": data_dir.absolute()}))
     if settings.database_url is not None or settings.store_url is not None:
         raise NotEmbedded(
-            "the settings name a database or a store elsewhere",
+            "RELAXD_DATABASE_URL or RELAXD_STORE_URL is set: the data is not in one folder",
             hint="copy these with their own tools: docs/howto/run-the-service.md says in which "
             "order",
         )

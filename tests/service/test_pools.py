@@ -24,13 +24,13 @@ def test_pools_have_a_name_patterns_and_what_another_pool_takes() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "named"),
     [
-        ("POOLS", "cuda", "cuda is no pool"),
-        ("POOLS", "a:x=*", "a:x=. is no pool"),
-        ("POOLS", "a=*,!*", "takes nothing"),
+        ("POOLS", "cuda", "cuda is not a pool"),
+        ("POOLS", "a:x=*", "a:x=. is not a pool"),
+        ("POOLS", "a=*,!*", "has no capabilities"),
         ("POOLS", "a=native a=inspect", "the same name"),
         ("POOLS", "a=cuda-sm999", "no capability is called cuda-sm999"),
         ("CAPABILITIES", "gpu", "no capability is called gpu"),
-        ("CAPABILITIES", "*,!*", "nothing to do"),
+        ("CAPABILITIES", "*,!*", "leaves no capability"),
     ],
 )
 def test_a_mistake_is_named(

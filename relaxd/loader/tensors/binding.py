@@ -114,7 +114,7 @@ class Binding:
         if not isinstance(values, list | tuple) or len(values) > len(names):
             have = f"{len(values)}" if isinstance(values, list | tuple) else type(values).__name__
             raise InputError(
-                f"the model has {len(names)} inputs, given is {have}",
+                f"the model has {len(names)} inputs, got {have}",
                 hint=f"give them by name, or as a list in this order: {', '.join(names)}",
             )
         return dict(zip(names, values, strict=False))

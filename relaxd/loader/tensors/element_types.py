@@ -48,8 +48,8 @@ def _check(array: np.ndarray, spec: TensorSpec) -> None:
     least, most = int(array.min()), int(array.max())
     if least < low or most > high:
         raise InputError(
-            f"input {spec.name!r} has bytes from {least} to {most}, {spec.dtype} has {low} to "
-            f"{high}",
+            f"input {spec.name!r}: values of {spec.dtype} must be {low} to {high}, got {least} to "
+            f"{most}",
             hint="give one element a byte, or an array of ml_dtypes",
             input=spec.name,
             dtype=str(array.dtype),

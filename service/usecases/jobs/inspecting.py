@@ -23,7 +23,7 @@ def report(job: Job, seconds: float) -> dict[str, Any]:
     if build.error:
         raise InspectionFailed(build.error)
     raise NotFinished(
-        f"the inspection is {job.state} after {seconds:g} s",
-        hint=build.note or "ask again in a while",
+        f"the inspection is still {job.state} after {seconds:g} s",
+        hint=build.note or "send the request again: it finds the same inspection",
         job=job.id,
     )

@@ -164,7 +164,7 @@ def test_a_model_with_other_inputs_is_no_result(bundles, tmp_path):
     [
         (["--engine", "onnxruntim"], "there is no engine 'onnxruntim'", "onnxruntime"),
         (["--engine", "torch"], "torch does not run model.onnx", "onnxruntime,openvino"),
-        (["--runs", 3], "--runs has no meaning with --against", "leave it out"),
+        (["--runs", 3], "--runs does nothing with --against", "leave it out"),
     ],
 )
 def test_what_cannot_be_raced(bundles, model, options, message, hint):

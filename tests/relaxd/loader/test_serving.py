@@ -96,10 +96,10 @@ def test_a_list_in_the_order_of_the_inputs(dims):
     np.testing.assert_array_equal(y, expect(**inputs))
     with pytest.raises(InputError, match="missing input 'scale'"):
         dims.run([inputs["x"], inputs["wide"]])
-    with pytest.raises(InputError, match="has 3 inputs, given is 4") as caught:
+    with pytest.raises(InputError, match="has 3 inputs, got 4") as caught:
         dims.run([*inputs.values(), 1])
     assert "in this order: x, wide, scale" in caught.value.hint
-    with pytest.raises(InputError, match="given is ndarray"):
+    with pytest.raises(InputError, match="got ndarray"):
         dims.run(inputs["x"])
 
 

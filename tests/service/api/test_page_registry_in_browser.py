@@ -112,7 +112,7 @@ def test_a_day_of_an_administrator(chromium: Browser, guarded: House) -> None:
         page.get_by_label("Name", exact=True).fill("vision")
         page.get_by_role("button", name="Make it").click()
         page.get_by_role("button", name="Change vision").click()
-        page.get_by_label("Builds that run").fill("4")
+        page.get_by_label("Running builds").fill("4")
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("row", name=re.compile("^vision"))).to_contain_text("4")
         check(page, "admin-tenants")

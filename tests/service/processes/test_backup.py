@@ -76,12 +76,12 @@ def test_a_damaged_backup_is_noticed(core, jobs, model, tmp_path):
 def test_what_is_refused(core, jobs, tmp_path, monkeypatch):
     backup.back_up(tmp_path, tmp_path / "backup")
     used = relaxd("restore", tmp_path / "backup", "--data-dir", tmp_path)
-    assert "has data already" in used.output
+    assert "already holds the data of a service" in used.output
     empty = relaxd("restore", tmp_path / "nothing", "--data-dir", tmp_path / "restored")
-    assert "is no backup" in empty.output
+    assert "is not a backup" in empty.output
     unused = relaxd("backup", tmp_path / "other", "--data-dir", tmp_path / "unused")
-    assert "no service has kept its data" in unused.output
+    assert "does not hold the data of a service" in unused.output
     monkeypatch.setenv("RELAXD_DATABASE_URL", "postgresql://localhost/relaxd")
     elsewhere = relaxd("backup", tmp_path / "other", "--data-dir", tmp_path)
-    assert "a database or a store elsewhere" in elsewhere.output
+    assert "the data is not in one folder" in elsewhere.output
     assert {one.exit_code for one in (used, empty, unused, elsewhere)} == {1}

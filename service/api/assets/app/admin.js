@@ -84,20 +84,20 @@ function Tokens({ who, route }) {
           <td class="right">${!token.revoked_at && html`<span class="row acts">
             <${Sure} word="Rotate" sure=${`Rotate ${token.name}`} onSure=${async () => setIssued(await act(() => post(`v1/tokens/${token.id}:rotate${of}`, { overlap_hours: 24 })))} />
             <${Sure} word="Revoke" sure=${`Revoke ${token.name}`} onSure=${() => act(() => ask(`v1/tokens/${token.id}${of}`, { method: "DELETE" }))} /></span>`}</td></tr>`)} />
-        <p class="hint quiet">A rotated token stays good for 24 hours beside its successor.</p>`}
+        <p class="hint quiet">A rotated token stays valid for 24 hours, beside its successor.</p>`}
     </section>
     <section class="card" aria-labelledby="new-token"><header><h2 id="new-token">Make a token</h2></header>
       <form onSubmit=${make}><div class="three">
         <label class="block"><span>Name, for the audit log</span><input class="field" name="name" required maxlength="200" placeholder="nightly" /></label>
-        <label class="block"><span>Days until it ends; empty: never</span><input class="field num" name="days" inputmode="numeric" pattern="[0-9]+" placeholder="90" /></label></div>
+        <label class="block"><span>Days until it expires; empty for never</span><input class="field num" name="days" inputmode="numeric" pattern="[0-9]+" placeholder="90" /></label></div>
         <fieldset class="scopes"><legend>Scopes</legend>${Object.entries(SCOPES).map(([scope, meaning]) => html`<label key=${scope} class="tick"><input type="checkbox" name="scope" value=${scope} defaultChecked=${scope === "read"} /> <b>${scope}</b> <span class="soft">${meaning}</span></label>`)}</fieldset>
         <p class="submit"><button type="submit" class="button main">Make it${operates(who) && tenant !== who.tenant ? ` for ${tenant}` : ""}</button></p></form></section></div>`;
 }
 
 const LIMITS = [
   ["stored_bytes", "Stored bytes", "numeric"],
-  ["running", "Builds that run", "numeric"],
-  ["queued", "Builds that wait", "numeric"],
+  ["running", "Running builds", "numeric"],
+  ["queued", "Queued builds", "numeric"],
   ["requests", "Requests a second", "decimal"],
 ];
 const limit = (value, spell = count) => (value == null ? html`<span class="quiet">no limit</span>` : spell(value));
@@ -128,8 +128,8 @@ function Tenants() {
     ${edited && html`<section class="card" aria-labelledby="edited"><header><h2 id="edited">Limits of ${edited.name}</h2><p class="quiet">An empty field is no limit.</p></header>
       <form key=${edited.name} onSubmit=${save}><div class="three">
         ${LIMITS.map(([name, word, mode]) => html`<label key=${name} class="block"><span>${word}</span><input class="field num" name=${name} inputmode=${mode} pattern="[0-9.]*" placeholder="no limit" defaultValue=${edited[name] ?? ""} /></label>`)}
-        <label class="block"><span>Weight: its share of the workers where others wait</span><input class="field num" name="weight" inputmode="decimal" required pattern="[0-9.]+" defaultValue=${edited.weight} /></label></div>
-        <p class="gap"><label class="tick"><input type="checkbox" name="shares_cache" defaultChecked=${edited.shares_cache} /> Take results of other tenants from the cache, and give its own</label></p>
+        <label class="block"><span>Weight: its share of the workers, relative to other tenants</span><input class="field num" name="weight" inputmode="decimal" required pattern="[0-9.]+" defaultValue=${edited.weight} /></label></div>
+        <p class="gap"><label class="tick"><input type="checkbox" name="shares_cache" defaultChecked=${edited.shares_cache} /> Share cached results with other tenants that share theirs</label></p>
         <p class="submit"><button type="submit" class="button main">Save</button><button type="button" class="button" onClick=${() => setEdited(null)}>Cancel</button></p></form></section>`}
     <section class="card" aria-labelledby="new-tenant"><header><h2 id="new-tenant">Make a tenant</h2></header>
       <form class="row" onSubmit=${make}><label class="row">Name <input class="field mono" name="name" required maxlength="40" pattern="[a-z0-9\\-]+" title="small letters, digits and -" placeholder="vision" /></label><button type="submit" class="button main">Make it</button></form></section></div>`;
@@ -145,7 +145,7 @@ function Pins({ who }) {
     if (await act(() => ask(`v1/pins/${encodeURIComponent(form.get("digest").trim())}`, { method: "PUT", json }))) target.reset();
   };
   return html`<div class="stack">${refused}
-    <section class="card" aria-labelledby="pins"><header><h2 id="pins">Pins</h2><p class="quiet">What is pinned stays in the store with all that it refers to.</p></header>
+    <section class="card" aria-labelledby="pins"><header><h2 id="pins">Pins</h2><p class="quiet">Garbage collection keeps what is pinned, and all that it refers to.</p></header>
       ${shown || html`<${Table} label="All pins" none="Nothing is pinned. Registered models need no pin." titles=${["Digest", "Why", "By", "Pinned", "Ends", ""]}
         rows=${data.pins.map((pin) => html`<tr key=${pin.digest}><th scope="row"><${Digest} digest=${pin.digest} /></th><td class="wrap">${pin.why || html`<span class="quiet">no reason given</span>`}</td><td class="wrap">${pin.who}</td>
           <td><${Time} time=${pin.created_at} /></td><td><${Time} time=${pin.expires_at} none="never" /></td>
@@ -155,7 +155,7 @@ function Pins({ who }) {
       <form onSubmit=${make}><div class="three">
         <label class="block"><span>Digest of a build, an index or a model</span><input class="field mono" name="digest" required pattern="sha256:[0-9a-f]{64}" title="sha256: and 64 hexadecimal digits" placeholder="sha256:..." /></label>
         <label class="block"><span>Why</span><input class="field" name="why" maxlength="2000" placeholder="serves the search" /></label>
-        <label class="block"><span>Days until it ends; empty: never</span><input class="field num" name="days" inputmode="numeric" pattern="[0-9]+" placeholder="30" /></label></div>
+        <label class="block"><span>Days until it expires; empty for never</span><input class="field num" name="days" inputmode="numeric" pattern="[0-9]+" placeholder="30" /></label></div>
         <p class="submit"><button type="submit" class="button main">Pin it</button></p></form></section></div>`;
 }
 
@@ -173,7 +173,7 @@ function Collection() {
     }
     setBusy(false);
   };
-  return html`<section class="card" aria-labelledby="collection"><header><h2 id="collection">Garbage collection</h2><p class="quiet">Removes what no job, name, tag or pin keeps. The service does so by itself, too.</p></header>
+  return html`<section class="card" aria-labelledby="collection"><header><h2 id="collection">Garbage collection</h2><p class="quiet">Removes what no job, model name, tag or pin refers to. The service also does so by itself.</p></header>
     <p class="row"><button type="button" class="button" disabled=${busy} onClick=${() => run(true)}>See what it would remove</button><${Sure} word="Collect now" sure="Remove it" onSure=${() => run(false)} /></p>
     ${busy && html`<${Loading} what="Looking at the store" />`}
     ${trouble && html`<div class="gap"><${Trouble} error=${trouble} again=${() => run(true)} /></div>`}

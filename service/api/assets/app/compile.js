@@ -206,7 +206,7 @@ function Dims({ dims, texts, faulty, onChange }) {
         <span role="cell"><code class=${wrong ? "bad" : "quiet"}>${typeof wrong === "string" && wrong ? wrong : range(values(dim))}</code></span></div>`;
     })}
   </div>
-  ${names.some((name) => !texts[name]?.max) && html`<p class="hint soft">A dim without a maximum is verified as far as time allows. Declare it if you know it: memory is planned and kernels are chosen by it.</p>`}`;
+  ${names.some((name) => !texts[name]?.max) && html`<p class="hint soft">A dim without a maximum is verified as far as time allows. Declare one if you know it: memory and kernels are planned for it.</p>`}`;
 }
 
 /** Why a dim's fields make no range, or an empty text. */
@@ -233,7 +233,7 @@ const kept = (texts, dims) => Object.fromEntries(Object.entries(texts).filter(([
 
 function Samples({ samples, busy, onFile }) {
   return html`<p class="row samples"><b>Samples</b>
-    ${samples ? html`<span class="mono wrap">${samples.name}</span><span class="quiet num">${bytes(samples.size)}</span>` : html`<span class="soft">Inputs are random. Real ones, as an .npz of arrays by input, make checks and calibration say more.</span>`}
+    ${samples ? html`<span class="mono wrap">${samples.name}</span><span class="quiet num">${bytes(samples.size)}</span>` : html`<span class="soft">Without samples, inputs are random. An .npz of real inputs, one array per input, makes checks and calibration more meaningful.</span>`}
     <label class="button small pick">${samples ? "Another .npz" : "Choose an .npz"}<input type="file" accept=".npz" class="unseen" disabled=${busy} onChange=${(event) => event.target.files[0] && onFile(event.target.files[0])} /></label>
     ${samples && html`<button type="button" class="button small bare" disabled=${busy} onClick=${() => onFile(null)}>Remove</button>`}</p>`;
 }
@@ -241,11 +241,11 @@ function Samples({ samples, busy, onFile }) {
 function More({ form, setForm, open }) {
   const set = (change) => setForm({ ...form, ...change });
   return html`<details class="declarations" open=${open}><summary>Inputs, constants and shapes</summary><div class="three">
-    <label class="block"><span>Inputs declared whole, one a line</span>
+    <label class="block"><span>Declarations of inputs, one per line</span>
       <textarea class="field mono" rows="3" placeholder="ids=int64[batch,seq]" value=${form.inputs} onInput=${(event) => set({ inputs: event.target.value })}></textarea></label>
-    <label class="block"><span>Inputs fixed to a value, one a line</span>
+    <label class="block"><span>Inputs fixed to a value, one per line</span>
       <textarea class="field mono" rows="3" placeholder="sr=16000" value=${form.consts} onInput=${(event) => set({ consts: event.target.value })}></textarea></label>
-    <label class="block"><span>Names for data-dependent shapes, one a line</span>
+    <label class="block"><span>Names for data-dependent shapes, one per line</span>
       <textarea class="field mono" rows="3" placeholder="boxes=[n,4]" value=${form.shapes} onInput=${(event) => set({ shapes: event.target.value })}></textarea></label>
   </div></details>`;
 }

@@ -6,10 +6,10 @@ const LEAST = 1e-5;
 
 /** What the verdicts mean that are neither passed nor failed. */
 const VERDICTS = {
-  reference_inexact: "It departs from the reference, and float64 shows that the reference is the inexact one.",
-  statistical: "It cannot be compared element by element: its error as a whole is that of equal roundings.",
-  tolerated: "It departs by more than a tenth of its spread, which the request's own tolerance allows.",
-  inconclusive: "Nothing is shown: perturbing inputs and weights moves the reference as far as its values differ.",
+  reference_inexact: "It deviates from the reference, but it is closer to float64 than the reference is.",
+  statistical: "It is too sensitive to rounding to compare element by element; its overall error is as large as rounding explains.",
+  tolerated: "It deviates by more than 10 % of its spread, which the requested tolerance allows.",
+  inconclusive: "The comparison proves nothing: tiny changes of the inputs move the reference as far as its values differ.",
 };
 
 /** 0 for an error that is next to none, 1 at the tolerance. */

@@ -70,7 +70,7 @@ export function Jobs({ who, route }) {
 }
 
 function Nothing({ filter, who }) {
-  if (filter.state || filter.text) return html`<div class="card empty"><h2>No job fits</h2><p>Try another state or name.</p></div>`;
+  if (filter.state || filter.text) return html`<div class="card empty"><h2>No job fits</h2><p>Choose another state, or search for another name.</p></div>`;
   return html`<div class="card empty">
     <h2>No jobs yet</h2>
     <p>Drop a model (ONNX, .pt2, TorchScript, GGUF, or a tar of a Hugging Face folder) and get one library per target, for every size of its dims.</p>

@@ -129,7 +129,7 @@ function Ending({ failed }) {
 function Pulse() {
   const queue = useQueue();
   if (!queue) return null;
-  return html`<span class="pulse num" title="Builds of yours that run and wait, and the service's live workers">
+  return html`<span class="pulse num" title="Your running and queued builds, and the running workers">
     <span><b>${count(queue.running)}</b> running</span>
     <span><b>${count(queue.queued)}</b> queued</span>
     <span><b>${count(queue.workers)}</b> ${queue.workers === 1 ? "worker" : "workers"}</span>

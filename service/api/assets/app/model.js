@@ -160,7 +160,7 @@ function Describe({ model, act }) {
   return html`<section class="card"><details><summary>Project, labels and notes</summary>
     <form onSubmit=${save}><div class="three">
       <label class="block"><span>Project</span><input class="field" name="project" defaultValue=${model.project} maxlength="100" pattern="[a-z0-9]+([._\\-][a-z0-9]+)*" title="small letters and digits, with . _ - between them" /></label>
-      <label class="block"><span>Labels, KEY=VALUE, one a line</span><textarea class="field mono" rows="3" name="labels" defaultValue=${asLines(model.labels)}></textarea></label>
+      <label class="block"><span>Labels, KEY=VALUE, one per line</span><textarea class="field mono" rows="3" name="labels" defaultValue=${asLines(model.labels)}></textarea></label>
       <label class="block"><span>Notes</span><textarea class="field" rows="3" name="notes" maxlength="2000" defaultValue=${model.notes}></textarea></label></div>
       <p class="submit"><button type="submit" class="button">Save</button></p></form></details></section>`;
 }
@@ -184,8 +184,8 @@ export function Register({ job }) {
   return html`<section class="card"><details><summary>Name it</summary>
     <form onSubmit=${send}><p class="hint soft">The next version of a name keeps these bundles in the store.</p><div class="three">
       <label class="block"><span>Name</span><input class="field mono" name="name" required maxlength="100" placeholder="minilm" pattern="[a-z0-9]+([._\\-][a-z0-9]+)*" title="small letters and digits, with . _ - between them" /></label>
-      <label class="block"><span>Alias that is to name it, if any</span><input class="field mono" name="alias" maxlength="60" placeholder="staging" pattern="[a-z][a-z0-9._\\-]*" title="small letters, digits, . _ -" /></label>
-      <label class="block"><span>Labels, KEY=VALUE, one a line</span><textarea class="field mono" rows="2" name="labels" placeholder="commit=1d0f2c"></textarea></label>
+      <label class="block"><span>Alias to point at it, if any</span><input class="field mono" name="alias" maxlength="60" placeholder="staging" pattern="[a-z][a-z0-9._\\-]*" title="small letters, digits, . _ -" /></label>
+      <label class="block"><span>Labels, KEY=VALUE, one per line</span><textarea class="field mono" rows="2" name="labels" placeholder="commit=1d0f2c"></textarea></label>
       <label class="block"><span>Notes</span><textarea class="field" rows="2" name="notes" maxlength="2000"></textarea></label></div>
       ${trouble && html`<${Trouble} error=${trouble} />`}
       <p class="submit"><button type="submit" class="button">Register</button></p></form></details></section>`;

@@ -58,7 +58,7 @@ def test_every_worker_serves_it_whatever_it_compiles_for(core, jobs, model):
     fleet.announce(core, worker.name, "host", worker.capabilities, 1)
     with pytest.raises(NotFinished) as late:
         inspect(jobs, model, CompileRequest(targets=("x86-64-v4",)), 0)
-    assert late.value.hint == "ask again in a while"
+    assert late.value.hint == "send the request again: it finds the same inspection"
     assert scheduling.next_build(core, ["inspect"])
     assert scheduling.next_build(core, ["native", "x86-64-v4"]) is None
     worker.close()
