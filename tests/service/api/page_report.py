@@ -40,8 +40,10 @@ def report(slower: float = 1.0) -> dict[str, Any]:
         ],
         "profiles": [_profile(points, slower)],
         "sentences": [
-            "71 % of the time is in 6 matmuls that are bound by memory.",
-            "seq was verified to 256 only: declare its maximum.",
+            "38 % of the time is in 6 calls of compute-bound matmul kernels, at 82 % of the peak "
+            "compute rate.",
+            "seq was tested up to 256 of 512: declare a smaller maximum, or give --samples of "
+            "larger inputs.",
         ],
         "model": "sha256:" + "12" * 32,
         "action_key": "sha256:" + "34" * 32,
