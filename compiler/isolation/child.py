@@ -252,6 +252,8 @@ class _Child:
         if self._group:
             self._group.kill()
         self._process.wait()
+        if isinstance(self._process, zygote.Forked):
+            self.meter.settle(self._process.cpu_seconds, self._stage)
         if self._group:
             self._group.remove()
         self._streams.close()

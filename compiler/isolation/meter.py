@@ -1,4 +1,4 @@
-"""Measures what the processes of a build use, by samples."""
+"""Measures what the processes of a build use: by samples, and by the count of the kernel."""
 
 import contextlib
 import time
@@ -11,9 +11,7 @@ from relaxd.contract.states import Stage
 
 
 class Meter:
-    """Adds up samples of a family of processes. What its last processes used after the last sample
-    is not counted.
-    """
+    """Adds up samples of a family of processes; `settle` adds what they missed."""
 
     def __init__(self) -> None:
         self._at = time.monotonic()
@@ -37,6 +35,15 @@ class Meter:
         usage = self._stages.get(stage, StageUsage(stage))
         self._stages[stage] = usage.add(used, resident * seconds, seconds)
         return resident
+
+    def settle(self, cpu_seconds: float | None, stage: Stage) -> None:
+        """Count for the stage what samples missed of all that the family used, which has ended;
+        None where that is not known.
+        """
+        if cpu_seconds is not None and cpu_seconds > self._cpu:
+            usage = self._stages.get(stage, StageUsage(stage))
+            self._stages[stage] = usage.add(cpu_seconds - self._cpu, 0.0, 0.0)
+            self._cpu = cpu_seconds
 
     def stages(self) -> list[StageUsage]:
         """The usage of each stage so far, in the order in which they began."""

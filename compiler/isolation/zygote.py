@@ -25,6 +25,8 @@ MESSAGES = 3
 LONGEST = 1 << 16
 """Bytes of a request to the zygote."""
 NUMBER = struct.Struct("i")
+END = struct.Struct("id")
+"""How a fork ended: its exit status, and the processor seconds of all its processes."""
 
 _current: "Zygote | None" = None
 
@@ -176,6 +178,10 @@ class Forked:
         self._line = line
         self._handle = handles[0]
         self._status: int | None = None
+        self.cpu_seconds: float | None = None
+        """Of it and of all its descendants that were waited for, once it has ended; None where the
+        zygote ended first.
+        """
 
     def poll(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs."""
@@ -191,8 +197,10 @@ class Forked:
                 if not selector.select(timeout):
                     raise subprocess.TimeoutExpired("a compile process", timeout or 0)
             # With the zygote, its forks end too.
-            word = self._line.recv(NUMBER.size)
-            (self._status,) = NUMBER.unpack(word) if word else (-signal.SIGKILL.value,)
+            word = self._line.recv(END.size)
+            self._status, self.cpu_seconds = (
+                END.unpack(word) if word else (-signal.SIGKILL.value, None)
+            )
             self._line.close()
             os.close(self._handle)
         return self._status

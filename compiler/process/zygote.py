@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from compiler.errors import CompileError
 from compiler.isolation import garbage
 from compiler.isolation.linux import privileges
-from compiler.isolation.zygote import LONGEST, MESSAGES, NUMBER
+from compiler.isolation.zygote import END, LONGEST, MESSAGES, NUMBER
 from compiler.toolchain import versions
 
 _DESCRIPTORS = 4
@@ -82,11 +82,12 @@ def _serve(requests: socket.socket) -> None:
 
 def _tell_ends(lines: dict[int, socket.socket]) -> None:
     while lines:
-        forked, status = os.waitpid(-1, os.WNOHANG)
+        forked, status, used = os.wait4(-1, os.WNOHANG)
         if not forked:
             return
         with lines.pop(forked) as line:
-            _send(line, NUMBER.pack(os.waitstatus_to_exitcode(status)))
+            code = os.waitstatus_to_exitcode(status)
+            _send(line, END.pack(code, used.ru_utime + used.ru_stime))
 
 
 def _send(line: socket.socket, word: bytes) -> None:

@@ -5,6 +5,7 @@ import sys
 import time
 
 import psutil
+import pytest
 
 from compiler.isolation.meter import Meter
 from relaxd.contract.states import Stage
@@ -57,3 +58,15 @@ def test_processes_that_are_gone_take_nothing_back() -> None:
     meter.sample([], Stage.LOAD)
     meter.sample([psutil.Process()], Stage.LOAD)
     assert 0 <= meter.stages()[0].cpu_seconds - before < 1
+
+
+def test_what_samples_missed_counts_for_the_last_stage() -> None:
+    meter = Meter()
+    meter.sample([psutil.Process()], Stage.LOAD)
+    counted = meter.stages()[0].cpu_seconds
+    meter.settle(counted + 2.0, Stage.PASS)
+    meter.settle(counted + 2.0, Stage.PASS)
+    meter.settle(counted / 2, Stage.CODEGEN)
+    meter.settle(None, Stage.CODEGEN)
+    assert [stage.stage for stage in meter.stages()] == [Stage.LOAD, Stage.PASS]
+    assert meter.stages()[1].cpu_seconds == pytest.approx(2.0)

@@ -7,9 +7,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
+from onnx import TensorProto, helper
 
 from compiler.isolation import zygote
+from compiler.isolation.child import run_child
+from compiler.isolation.messages import InspectJob
+from compiler.isolation.meter import Meter
 from compiler.isolation.starting import Limits, arguments, environment
 from tests.compiler.building import build
 
@@ -82,6 +87,27 @@ def test_a_fork_builds_what_a_new_process_builds(tmp_path, monkeypatch):
     assert forked.builder == started.builder
     assert forked.files["model.so"] == started.files["model.so"]
     assert forked.files["kernels.json"] == started.files["kernels.json"]
+
+
+def test_the_kernels_count_is_reported_of_processes_that_no_sample_saw(
+    running, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Meter, "sample", lambda meter, family, stage: 0)
+    model = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "model",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])],
+    )
+    (tmp_path / "m.onnx").write_bytes(helper.make_model(model).SerializeToString())
+    before, used = psutil.Process(running.start()).cpu_times(), []
+    run_child(InspectJob(str(tmp_path / "m.onnx"), {}), on_usage=used.append)
+    after = psutil.Process(running.start()).cpu_times()
+    counted = sum(stage.cpu_seconds for stage in used)
+    waited = after.children_user + after.children_system
+    waited -= before.children_user + before.children_system
+    assert counted > 0.02
+    assert abs(counted - waited) < 0.03, "but for the ticks in which the kernel tells it"
 
 
 def test_a_fork_has_the_descriptors_of_no_other(waiting):
