@@ -76,11 +76,11 @@ def test_whoever_meets_a_blob_that_is_being_deleted_waits_and_then_looks(
     thread = threading.Thread(target=lambda: results.append(calls[use]()))
     delete, sleep = obstore.delete, time.sleep
 
-    def late(store: Any, path: str) -> None:
-        if path.startswith("blobs/"):
+    def late(store: Any, paths: str | list[str]) -> None:
+        if f"blobs/sha256/{DIGEST.removeprefix('sha256:')}" in paths:
             thread.start()
             assert waiting.wait(10)
-        delete(store, path)
+        delete(store, paths)
 
     def pause(seconds: float) -> None:
         waiting.set()

@@ -208,3 +208,19 @@ def test_a_record_is_removed_only_as_it_was_read(records):
     assert records.remove("a/b", "one")
     assert records.get("a/b") is None
     assert not records.remove("a/b", "one")
+
+
+def test_many_are_discarded_but_for_those_that_were_touched_meanwhile(blobs):
+    digests = [blobs.put(b"%d" % number).digest for number in range(40)]
+    assert blobs.discard_many(digests, time.time() - 60) == set()
+    gone = blobs.discard_many([*digests[:30], ABSENT], math.inf)
+    assert gone == {*digests[:30], ABSENT}
+    assert {blob.digest for blob in blobs.listing()} == set(digests[30:])
+    assert [blobs.has(digest) for digest in digests] == [False] * 30 + [True] * 10
+
+
+def test_the_last_touch_of_a_blob(blobs):
+    assert blobs.last_touch(ABSENT) is None
+    began = time.time()
+    digest = blobs.put(b"content").digest
+    assert began - 2 < blobs.last_touch(digest) < time.time() + 2
