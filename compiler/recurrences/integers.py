@@ -13,7 +13,8 @@ from tvm.ir.prim import expr as prim
 
 from compiler.recurrences.layer import LANES, Integers, Recurrence
 from compiler.recurrences.units import Task, Units, accumulator_order
-from compiler.tir.building import alloc, blocks, emit, serial, store, vectorize, when
+from compiler.targets.vector_unit import LINE
+from compiler.tir.building import alloc, blocks, emit, prefetch, serial, store, vectorize, when
 from compiler.tir.dots import multiply_accumulate
 from compiler.tir.exprs import Expr, const, load
 
@@ -160,6 +161,7 @@ def emit_integer_tile(task: Task, tile: Sequence[Sequence[Units]], gates: Sequen
         for start in starts:
             with vectorize(lanes) as v:
                 store(acc, 0, (t * len(gates) + g) * width + start + v)
+    _prefetch_inputs(tile, gates)
     groups = layer.width // integers.group
     with serial(integers.groups(layer.hidden), "k") as k:
         for t, g in order:
@@ -179,6 +181,16 @@ def emit_integer_tile(task: Task, tile: Sequence[Sequence[Units]], gates: Sequen
                 store(task.accumulators, value, units.sum_index(gates[g], v))
 
 
+def _prefetch_inputs(tile: Sequence[Sequence[Units]], gates: Sequence[int]) -> None:
+    """Emit prefetches of the input's part of the sums, which a tile reads at its end: rows of a
+    large batch are far apart.
+    """
+    for units in tile:
+        for unit in units:
+            for gate in gates[:: LINE // (4 * LANES)]:
+                prefetch(unit.task.io.x, unit.input_index(gate, const(0)), level=1)
+
+
 def _emit_multiply(
     task: Task, acc: Any, index: int, word: Expr, weight: tuple[Expr, int, Expr, int]
 ) -> None:
@@ -193,8 +205,8 @@ def _emit_multiply(
             store(acc, load(acc, [const(index) + v]) + word * weight, const(index) + v)
         return
     size, layer = lanes * integers.group, task.layer
-    gates = tirx.truncdiv(block, integers.panel) * layer.cell.gates + gate
-    first = (gates * integers.groups(layer.hidden) + k) * integers.row + start * integers.group
+    groups = tirx.truncdiv(block, integers.panel) * integers.groups(layer.hidden) + k
+    first = (groups * layer.cell.gates + gate) * integers.row + start * integers.group
     right = load(weights, [prim.Ramp(first, const(1), size)])
     right = right.astype(f"{integers.dot.right}x{size}")
     position = prim.Ramp(const(index), const(1), lanes)

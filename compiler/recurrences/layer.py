@@ -45,13 +45,14 @@ class Integers:
     zeros: weights have zero points.
     ended: the state of a row that has ended still counts for the range.
     dot: the processor's instruction for dot products, None for plain multiplications; lanes: of its
-    accumulators.
+    accumulators; accumulators: how many panels' accumulators of one gate and row registers hold at once.
     """
 
     zeros: bool
     ended: bool
     dot: IntegerDot | None = None
     lanes: int = LANES
+    accumulators: int = ACCUMULATORS
 
     @property
     def group(self) -> int:
@@ -89,8 +90,8 @@ class Recurrence:
     extra [K*LANES]: what a GRU that is linear before its reset adds before it; peepholes [3,
     K*LANES]; h, c [B, H]; lengths [B] int64. every [S, B, H], last and memory [B, H].
 
-    With `integers`, weights are int8, with an instruction of groups of g units those of [K/P, G,
-    H/g, P*LANES, g] as one axis, P blocks a panel; scales [K*G*LANES] float32; totals, of the
+    With `integers`, weights are int8, with an instruction of groups of g units those of [K/P,
+    H/g, G, P*LANES, g] as one axis, P blocks a panel; scales [K*G*LANES] float32; totals, of the
     weights' columns, and zeros, zero points, of the same shape int32.
     """
 
@@ -113,6 +114,11 @@ class Recurrence:
     def two_phases(self) -> bool:
         """True if a step sums twice: a GRU's candidate is of states that its reset has scaled."""
         return self.cell.kind == "GRU" and not self.cell.resets_sum
+
+    @property
+    def accumulators(self) -> int:
+        """Accumulators of one gate and row, each of a panel, that registers hold at once."""
+        return self.integers.accumulators if self.integers else ACCUMULATORS
 
     @property
     def fixed(self) -> bool:

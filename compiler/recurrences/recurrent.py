@@ -20,7 +20,7 @@ from tvm import s_tir, tirx
 from compiler.recurrences.description import ATTRIBUTE, describe
 from compiler.recurrences.gates import Phase, phases_of
 from compiler.recurrences.integers import alloc_quantized, emit_integer_tile, emit_quantized
-from compiler.recurrences.layer import ACCUMULATORS, LANES, Buffers, Recurrence, buffers_of
+from compiler.recurrences.layer import LANES, Buffers, Recurrence, buffers_of
 from compiler.recurrences.units import Task, Units, accumulator_order
 from compiler.tir.building import (
     alloc,
@@ -183,7 +183,7 @@ def _tiles(task: Task, phase: Phase) -> Iterator[tuple[Expr, int, Sequence[int]]
     while rows > 1:
         full = (task.count - done) // rows
         # Some gates at a time, for all rows: so their weights stay in the cache.
-        for gates in _parts(phase.gates, rows):
+        for gates in _parts(phase.gates, task.layer.accumulators // rows):
             with serial(full, f"rows_{rows}") as t:
                 yield done + t * rows, rows, gates
         done = done + full * rows
@@ -197,11 +197,11 @@ def _rows_alone(task: Task) -> Iterator[Expr]:
         yield task.count - left + r
 
 
-def _parts(gates: Sequence[int], rows: int) -> list[Sequence[int]]:
-    """Gates summed together for so many rows: as many as the registers hold, two of four rather
+def _parts(gates: Sequence[int], accumulators: int) -> list[Sequence[int]]:
+    """Gates summed together: as many as the registers hold for a tile's rows, two of four rather
     than three.
     """
-    group = max(ACCUMULATORS // rows, 1)
+    group = max(accumulators, 1)
     group = 2 if 2 <= group < len(gates) else group
     return [gates[start : start + group] for start in range(0, len(gates), group)]
 

@@ -82,9 +82,12 @@ class Units:
 
     def input(self, gate: int, lane: Expr) -> Expr:
         """The input's part of a gate's sum."""
-        task = self.task
-        row = task.first + self.row
-        return load(task.io.x, [task.time(self.step, row), row, self.column(gate, lane)])
+        return load(self.task.io.x, self.input_index(gate, lane))
+
+    def input_index(self, gate: int, lane: Expr) -> list[Expr]:
+        """Where the input's part of a gate's sum is."""
+        row = self.task.first + self.row
+        return [self.task.time(self.step, row), row, self.column(gate, lane)]
 
     def column(self, gate: int, lane: Expr) -> Expr:
         """The position of a gate's unit among all columns of the weights."""

@@ -215,12 +215,15 @@ def store(buffer: tirx.Buffer, value: Expr | float, *indices: Expr | int) -> Non
     emit(tirx.BufferStore(buffer, vectorize_calls(value), to_int64(indices)))
 
 
-def prefetch(buffer: tirx.Buffer, index: Expr, level: int = 2, write: bool = False) -> None:
+def prefetch(
+    buffer: tirx.Buffer, index: Expr | Sequence[Expr], level: int = 2, write: bool = False
+) -> None:
     """Ask the cache of that level, 1 to 3, for the line at buffer[index], inside the buffer or
     not; write: it is going to be written.
     """
     keep, data = 4 - level, 1
-    address = tirx.address_of(buffer[index])
+    indices = to_int64(index) if isinstance(index, Sequence) else [index]
+    address = tirx.address_of(tirx.BufferLoad(buffer, indices))
     asked = tirx.call_intrin("void", "tirx.prefetch", address, int(write), keep, data)
     emit(tirx.Evaluate(asked))
 

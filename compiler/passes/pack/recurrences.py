@@ -36,15 +36,15 @@ class PackRecurrences(ModulePass):
         dots = [dot for dot in self.unit.integer_dots if dot.intrinsic and not dot.scalar]
         if not dots:
             return module
-        rewritten = rewrite_functions(_Rewriter(module, dots[0], self.unit.lanes(32)))
+        rewritten = rewrite_functions(_Rewriter(module, dots[0], self.unit))
         return relax.transform.DeadCodeElimination()(rewritten)
 
 
 @relax.expr_functor.mutator
 class _Rewriter(CallRewriter):
-    def __init__(self, module: tvm.IRModule, dot: IntegerDot, lanes: int) -> None:
+    def __init__(self, module: tvm.IRModule, dot: IntegerDot, unit: VectorUnit) -> None:
         super().__init__(module)
-        self.dot, self.lanes = dot, lanes
+        self.dot, self.unit = dot, unit
 
     def rewrite(self, call: Any) -> Any:
         if op_name(call) != "relax.call_tir":
@@ -53,15 +53,19 @@ class _Rewriter(CallRewriter):
         if ATTRIBUTE not in (program.attrs or {}):
             return call
         plain = parse(str(program.attrs[ATTRIBUTE]))
-        layers = [
-            replace(one, integers=replace(_integers(one), dot=self.dot, lanes=self.lanes))
-            for one in plain
-        ]
+        layers = [replace(one, integers=self._with_instruction(_integers(one))) for one in plain]
         arguments = self._arguments(plain, layers, iter(call.args[1].fields))
         if arguments is None:
             return call
         new = self.builder_.add_func(emit_recurrence(*layers), call.args[0].name_hint)
         return relax.call_tir(new, arguments, _result_types(call))
+
+    def _with_instruction(self, integers: Integers) -> Integers:
+        lanes = self.unit.lanes(32)
+        integers = replace(integers, dot=self.dot, lanes=lanes)
+        # A quarter of the registers are for weights and elements of the state.
+        registers = self.unit.registers * 3 // 4 // (LANES * integers.panel // lanes)
+        return replace(integers, accumulators=registers)
 
     def _arguments(
         self, plain: Sequence[Recurrence], layers: Sequence[Recurrence], operands: Iterator[Any]
@@ -95,13 +99,13 @@ def _integers(layer: Recurrence) -> Integers:
 
 
 def pack_blocks(weights: Array, integers: Integers) -> Array:
-    """Packs [K, G, H, LANES] as [K / P, G, H / g, P * LANES, g], flat, P blocks a panel and g units
-    a group, with zeros past the ends.
+    """Packs [K, G, H, LANES] as [K / P, H / g, G, P * LANES, g], flat, P blocks a panel and g units
+    a group, with zeros past the ends: a step reads a panel from the first byte to the last.
     """
     blocks, gates, hidden, _ = weights.shape
     groups = require_int(integers.groups(hidden))
     panel, group = integers.panel, integers.group
     padded = np.zeros((-(-blocks // panel) * panel, gates, groups * group, LANES), np.int8)
     padded[:blocks, :, :hidden] = weights
-    parted = padded.reshape(-1, panel, gates, groups, group, LANES).transpose(0, 2, 3, 1, 5, 4)
+    parted = padded.reshape(-1, panel, gates, groups, group, LANES).transpose(0, 3, 2, 1, 5, 4)
     return np.ascontiguousarray(parted).reshape(-1)

@@ -78,7 +78,7 @@ class Blocks:
 
     @classmethod
     def of(cls, b: Builder, gates: int, hidden: Extent) -> Blocks:
-        """As many blocks as hold the units."""
+        """Blocks for all units."""
         return cls(b, gates, hidden, b.symbol(ex.ceildiv(hidden, LANES), "blocks"))
 
     @property

@@ -167,9 +167,9 @@ def test_packed_weights() -> None:
     dot = next(dot for dot in (VectorUnit.of(host()).integer_dots) if dot.intrinsic)
     integers = Integers(False, False, dot, 2 * LANES)
     group, panel = integers.group, integers.panel
-    packed = pack_blocks(weights, integers).reshape(2, 4, -(-3 // group), panel * LANES, group)
+    packed = pack_blocks(weights, integers).reshape(2, -(-3 // group), 4, panel * LANES, group)
     for block, gate, unit, lane in np.ndindex(*weights.shape):
         column = block % panel * LANES + lane
-        value = packed[block // panel, gate, unit // group, column, unit % group]
+        value = packed[block // panel, unit // group, gate, column, unit % group]
         assert value == weights[block, gate, unit, lane]
     assert np.abs(packed).sum() == np.abs(weights).sum()
