@@ -1,7 +1,5 @@
 """Some nodes of a model as a model of their own, with declared inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

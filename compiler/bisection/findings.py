@@ -1,7 +1,5 @@
 """The findings of a search, as JSON and in a sentence."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from compiler.bisection.search import Location

@@ -1,7 +1,5 @@
 """Starts the search after a mismatch, and adds what it found to the build's failure."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from collections.abc import Callable

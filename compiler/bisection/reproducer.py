@@ -1,7 +1,5 @@
 """The folder that shows a mismatch again: a model, its inputs, and the command to run."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The search in a process of its own: what it has found so far is on record when it is ended."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

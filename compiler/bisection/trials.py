@@ -1,7 +1,5 @@
 """Compiles a cut of a model and compares it with the reference, both fed the reference's values."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Mapping

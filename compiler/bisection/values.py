@@ -2,8 +2,6 @@
 shapes.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which inputs state how far an attention's cache is filled: sample inputs of them must agree."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 

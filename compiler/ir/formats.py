@@ -5,8 +5,6 @@ A tensor of such a type is a tensor of bytes from here on to the loader
 (`relaxd.contract.dims.tensors` lists which), and every expression below is of one such byte.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

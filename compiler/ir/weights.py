@@ -2,8 +2,6 @@
 constant folding; and how some of them are rounded.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A gate that is used twice is stored in place of its sum in between: its polynomi
 which an expression may not bind twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ head that shares the state reads it. The state lies in the result and stays in t
 128 by 128 of float32.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -2,8 +2,6 @@
 say of each.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -2,8 +2,6 @@
 imported where they are used: an installation may lack any of them.
 """
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 In every round each engine runs once, so that what slows a round slows both sides of its ratio.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ A neighbour that shares a core's caches or its execution units is not seen, nor 
 the hypervisor does not report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

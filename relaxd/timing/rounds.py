@@ -1,7 +1,5 @@
 """Rounds in which engines take turns, begun again where others used the machine meanwhile."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

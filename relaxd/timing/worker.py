@@ -6,8 +6,6 @@ made in that time. `{"point": k, "save": file}` stores the outputs. `{"resident"
 greatest memory that the process has had, in bytes, its program and files that it maps included.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Which attribute of the module a node reads or writes; without TVM."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """Torch's dtypes: their codes in a graph, their names, and how operands promote."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

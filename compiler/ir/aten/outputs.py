@@ -1,7 +1,5 @@
 """The results of a program as the outputs of a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from compiler.errors import ImportFailed

@@ -1,7 +1,5 @@
 """Writing through a view: the view of a tensor's positions says where each of its elements goes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

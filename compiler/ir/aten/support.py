@@ -1,7 +1,5 @@
 """Which nodes of a program have no way in, found by walking it without importing anything."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NoReturn
 

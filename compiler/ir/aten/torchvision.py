@@ -2,8 +2,6 @@
 refuses a file with a name it does not know.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 NAMESPACE = "torchvision"

@@ -1,7 +1,5 @@
 """How messages name a node of an ONNX graph, and its operator."""
 
-from __future__ import annotations
-
 import onnx
 
 

@@ -3,8 +3,6 @@
 ONNX demands that order of a file; ONNX Runtime, and so writers of files, do without.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterator, Sequence
 from typing import Any

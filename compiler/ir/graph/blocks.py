@@ -2,8 +2,6 @@
 that point.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence, Set
 from typing import Any
 

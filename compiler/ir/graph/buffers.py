@@ -1,7 +1,5 @@
 """Caches that the caller of a library owns, as an import meets them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

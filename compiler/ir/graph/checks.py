@@ -1,7 +1,5 @@
 """Checks of every run: each message has a number, which the check's result must be."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Tensor programs written as loops, for what no TE expression says: scatters, sorts, scans."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

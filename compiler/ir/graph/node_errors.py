@@ -1,7 +1,5 @@
 """Errors of a node's import: both importers name the node, its operator and its inputs alike."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn

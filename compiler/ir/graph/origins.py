@@ -4,8 +4,6 @@ A variable is called `n12_`, after the position of its node among those that emi
 a node is called is for people, and must not reach the library.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

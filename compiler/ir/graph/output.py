@@ -1,7 +1,5 @@
 """Closes the function under construction: names the axes of its outputs and finishes the module."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

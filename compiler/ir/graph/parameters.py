@@ -2,8 +2,6 @@
 for from an axis whose expression holds it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

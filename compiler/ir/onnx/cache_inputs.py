@@ -1,7 +1,5 @@
 """Follows what an attention node reads of its cache's lengths back to the graph's inputs."""
 
-from __future__ import annotations
-
 from compiler.ir.caches import CacheUse
 from compiler.ir.graph.builder import Builder
 from compiler.ir.onnx.indices import PASS_THROUGH

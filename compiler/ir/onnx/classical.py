@@ -1,7 +1,5 @@
 """Rows of features, class labels and transforms, which all operators of ai.onnx.ml share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

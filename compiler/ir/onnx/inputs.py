@@ -2,8 +2,6 @@
 values that are there if the request declares them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The nodes of a model as an import would read them, without compiling: for `relaxd inspect`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import onnx

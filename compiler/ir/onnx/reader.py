@@ -1,7 +1,5 @@
 """Reads a whole ONNX model into a Relax module: inputs, nodes, outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The table of ONNX operators: one small function each, with the opset from which it serves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -2,8 +2,6 @@
 that only move elements get the bytes, those that compare get the numbers.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 

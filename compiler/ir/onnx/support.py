@@ -1,7 +1,5 @@
 """Which nodes of a model have no way in, found by walking it without importing anything."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import onnx

@@ -1,7 +1,5 @@
 """The attributes that convolutions and pools share, read into a Window."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from compiler.ir.graph.builder import Builder

@@ -4,8 +4,6 @@ A guard is a comparison such as `2*L['x'].size()[1] <= L['x'].size()[0]`; it is 
 its own, and never evaluated as Python.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -2,8 +2,6 @@
 torch nor TVM is needed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The user's line in the trace that torch keeps with every node."""
 
-from __future__ import annotations
-
 import re
 
 _LINE = re.compile(

@@ -1,7 +1,5 @@
 """Names of what a program returns, from the structure that the file keeps of it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ never evaluated.
 `Add(Symbol('s27', positive=True, integer=True), Integer(5))` becomes `s27 + 5`.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Arithmetic on extents: an extent is a Python int or an int64 TVM expression over dims."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable

@@ -2,8 +2,6 @@
 simplification uses.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

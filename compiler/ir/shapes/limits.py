@@ -1,7 +1,5 @@
 """States ends of legal values in terms of the inputs' dims."""
 
-from __future__ import annotations
-
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 from compiler.ir.shapes.facts import Facts

@@ -1,7 +1,5 @@
 """Converts TVM expressions of dims to the contract's axis expressions, and back."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from typing import Any

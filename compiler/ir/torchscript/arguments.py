@@ -2,8 +2,6 @@
 importer and for torch as a reference.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Torch's constants and tensors as ours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -2,8 +2,6 @@
 request, or defaults.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -2,8 +2,6 @@
 `relaxd inspect`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

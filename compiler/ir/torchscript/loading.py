@@ -1,7 +1,5 @@
 """TorchScript files to graphs: loaded, set to evaluation, frozen, inlined."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from dataclasses import dataclass

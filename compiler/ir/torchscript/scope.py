@@ -1,7 +1,5 @@
 """A TorchScript graph being read: constants, and what schemas say of arguments."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rounds a matrix so that its products with given rows change least (GPTQ, Frantar et al. 2022)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

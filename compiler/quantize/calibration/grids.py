@@ -1,7 +1,5 @@
 """Finds the grid of 256 numbers that a value loses least by, at the samples' values of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs a model piece by piece: each computes one value, from what earlier pieces left."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Shows the samples' values of a model to what learns from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Which matmuls of a model multiply by weights that are to be rounded, and by which values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 rounded to 8 bits (SmoothQuant, Xiao et al. 2022).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

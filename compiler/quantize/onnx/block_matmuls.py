@@ -2,8 +2,6 @@
 they multiply to 8 bits, block by block.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 

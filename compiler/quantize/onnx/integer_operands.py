@@ -3,8 +3,6 @@ integers themselves, and scale the sums: ConvInteger and MatMulInteger in place 
 floats between DequantizeLinear nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

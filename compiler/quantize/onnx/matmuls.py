@@ -1,7 +1,5 @@
 """How matmuls of an ONNX model are quantized, and a model that casts their operands to bfloat16."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any

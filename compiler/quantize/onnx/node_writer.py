@@ -1,7 +1,5 @@
 """Puts a rewritten ONNX graph together: nodes, the constants that they read, and no other ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

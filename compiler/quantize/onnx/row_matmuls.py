@@ -6,8 +6,6 @@ Channels of a row can be scaled beforehand, by numbers that the rows of the weig
 (SmoothQuant, Xiao et al. 2022).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType

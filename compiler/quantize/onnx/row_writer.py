@@ -2,8 +2,6 @@
 quantized.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Has the layers searched that a build keeps in float32, in a process of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds the fewest layers to keep in float32, so that an error stays within a budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 numbers: ONNX Runtime's Python interface has no arrays of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import onnx

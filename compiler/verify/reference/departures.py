@@ -2,8 +2,6 @@
 reference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import onnx

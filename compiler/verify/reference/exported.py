@@ -4,8 +4,6 @@ torch.export.load is not used: it unpickles what an archive says are sample inpu
 the texts of sizes. Here nothing of a file is evaluated or unpickled.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ channels of indices out in some forms.
 Written from the operators' documentation, for any number of spatial axes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product

@@ -2,8 +2,6 @@
 something out, and forms that it is not asked about.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Activations and softmax."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Equations are those of the Digital Library of Mathematical Functions (DLMF).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce

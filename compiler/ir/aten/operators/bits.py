@@ -1,7 +1,5 @@
 """Functions of the sign, exponent and mantissa of floats, and of the divisors of integers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import tirx

@@ -1,7 +1,5 @@
 """Lists, tuples, dicts, optionals and strings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm.ir import Expr as PrimExpr

@@ -2,8 +2,6 @@
 assertions that such programs carry.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tensors from sizes and numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """torchvision's operators of detectors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from compiler.ir.aten.node import Node

@@ -1,7 +1,5 @@
 """Norms and distances."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ Each is computed in float64 and cast to its operand's dtype, by series, continue
 asymptotic expansions of the Digital Library of Mathematical Functions, named where they are used.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import reduce

@@ -1,7 +1,5 @@
 """Operators that join, repeat, mirror and pad tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Matmuls and linear layers."""
 
-from __future__ import annotations
-
 from compiler.ir.aten.node import Node
 from compiler.ir.aten.operands import scalar
 from compiler.ir.aten.registry import op

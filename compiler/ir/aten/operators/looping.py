@@ -1,7 +1,5 @@
 """prim::Loop: unrolled where its trips are few and certain, else compiled as a loop."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

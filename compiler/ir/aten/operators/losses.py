@@ -1,7 +1,5 @@
 """Losses, decomposed into arithmetic and a reduction."""
 
-from __future__ import annotations
-
 import math
 
 from compiler.ir.aten.algebra import Array, argument, arguments, optional

@@ -1,7 +1,5 @@
 """Diagonals, triangles, determinants and matmuls."""
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import Any
 

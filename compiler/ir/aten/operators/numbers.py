@@ -1,7 +1,5 @@
 """Arithmetic on plain numbers: integers, floats and bool, symbolic where they come from dims."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Attributes of the module: each call starts from what the file holds, or from a declared input."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from compiler.ir.aten.attributes import path_of

@@ -1,7 +1,5 @@
 """Images to columns of patches and back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Orthogonal polynomials by their recurrences, of degrees that only run time knows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recurrent layers and cells."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

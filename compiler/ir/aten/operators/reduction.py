@@ -1,7 +1,5 @@
 """Reductions over all axes or some."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

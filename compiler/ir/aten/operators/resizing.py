@@ -1,7 +1,5 @@
 """Resampling: nearest, linear and cubic interpolation, and sampling at a grid of points."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

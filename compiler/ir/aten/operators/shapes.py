@@ -1,7 +1,5 @@
 """Sizes, ranks and dtypes of tensors, and the numbers in them, as programs ask for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from compiler.ir.aten.dtypes import NUMBERS

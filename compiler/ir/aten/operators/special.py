@@ -1,7 +1,5 @@
 """Less common elementwise functions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

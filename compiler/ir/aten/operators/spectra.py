@@ -1,7 +1,5 @@
 """Fourier transforms of real signals, and what may be done with their complex results."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

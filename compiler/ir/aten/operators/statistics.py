@@ -1,7 +1,5 @@
 """Quantiles, counts, covariances and integrals of samples."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

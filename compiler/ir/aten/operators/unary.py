@@ -1,7 +1,5 @@
 """Elementwise functions of one tensor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names of the items of a sequence among the inputs and outputs of a compiled model."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from itertools import count, takewhile
 from typing import Any

@@ -2,8 +2,6 @@
 only run time knows. An optional value is its element, or None.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """The matmuls and convolutions of an ONNX model, by the names of their nodes."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import onnx

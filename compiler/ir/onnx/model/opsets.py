@@ -1,7 +1,5 @@
 """Opsets of the standard domain: which one a model imports, and a model brought to a newer one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import onnx

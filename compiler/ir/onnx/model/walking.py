@@ -1,7 +1,5 @@
 """Every node of a graph, for those who only look."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import onnx

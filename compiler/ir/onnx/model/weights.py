@@ -1,7 +1,5 @@
 """The weights that an ONNX model stores, wherever it keeps them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ONNX activations that Relax has no operator for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ONNX operators of tensor algebra: Einstein sums, determinants, running sums and products."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """ONNX arithmetic, comparison and logic."""
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import Any
 

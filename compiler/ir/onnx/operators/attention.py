@@ -1,7 +1,5 @@
 """ONNX attention: Attention, FlexAttention."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

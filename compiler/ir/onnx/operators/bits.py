@@ -1,7 +1,5 @@
 """ONNX operators on the bits of integers."""
 
-from __future__ import annotations
-
 import numpy as np
 from tvm import relax, tirx
 

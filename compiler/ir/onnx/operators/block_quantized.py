@@ -1,7 +1,5 @@
 """Block-wise quantized matrices of ONNX Runtime's own domain, for matmul and gather."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ONNX control flow: If, Loop and Scan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

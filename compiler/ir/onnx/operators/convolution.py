@@ -1,7 +1,5 @@
 """ONNX convolutions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ What ONNX Runtime's kernels for processors refuse, or compute otherwise than the
 specified, is refused here: nothing could be verified against it.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

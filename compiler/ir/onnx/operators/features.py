@@ -1,7 +1,5 @@
 """ai.onnx.ml's preparation of features: scaling, filling in, joining and encoding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

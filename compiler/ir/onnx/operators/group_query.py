@@ -2,8 +2,6 @@
 fills to its own length.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

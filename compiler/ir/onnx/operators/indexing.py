@@ -1,7 +1,5 @@
 """ONNX operators that read and write at computed positions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from compiler.ir.graph.builder import Builder

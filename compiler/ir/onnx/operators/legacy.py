@@ -2,8 +2,6 @@
 a named axis.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from compiler.ir.graph.builder import Builder

@@ -1,7 +1,5 @@
 """ONNX matrix products."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from compiler.ir.graph.builder import Builder

@@ -1,7 +1,5 @@
 """ai.onnx.ml's linear models: products with coefficients, as labels and scores."""
 
-from __future__ import annotations
-
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.classical import DOMAIN, floats, labels_of, post_transform, rows

@@ -1,7 +1,5 @@
 """Attention of ONNX Runtime's own domain: Attention and MultiHeadAttention."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """ONNX normalisations, softmax and dropout."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tvm import te, tirx

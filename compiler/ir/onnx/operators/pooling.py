@@ -1,7 +1,5 @@
 """ONNX pooling."""
 
-from __future__ import annotations
-
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node

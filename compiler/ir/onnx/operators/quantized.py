@@ -1,7 +1,5 @@
 """ONNX operators on quantized tensors, also those that ONNX Runtime keeps in its own domain."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from compiler.ir.graph.builder import Builder

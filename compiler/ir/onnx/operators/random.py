@@ -1,7 +1,5 @@
 """ONNX's random operators: numbers by the seed, which becomes an input of the model."""
 
-from __future__ import annotations
-
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.onnx.model.dtypes import DTYPES

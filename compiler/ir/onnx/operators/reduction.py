@@ -1,7 +1,5 @@
 """ONNX reductions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ONNX operators refused by name, most of them since their values are not tensors of numbers."""
 
-from __future__ import annotations
-
 from compiler.ir.onnx.registry import refuse
 
 STRINGS = "strings are not supported: do text processing before the model"

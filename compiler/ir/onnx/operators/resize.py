@@ -1,7 +1,5 @@
 """ONNX Resize and Upsample: which axes change, to what extents, by what scale."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Rotary embeddings of ONNX and of ONNX Runtime's own domain."""
 
-from __future__ import annotations
-
 from tvm import te
 
 from compiler.ir.graph.builder import Builder

@@ -1,7 +1,5 @@
 """ONNX operators that search and select: what comes out depends on the data."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from compiler.ir.graph.builder import Builder

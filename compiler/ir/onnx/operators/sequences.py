@@ -1,7 +1,5 @@
 """ONNX sequences and optional values, which import takes apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 

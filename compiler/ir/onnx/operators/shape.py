@@ -1,7 +1,5 @@
 """ONNX operators on shapes and layout: those through which dims must stay symbolic."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 

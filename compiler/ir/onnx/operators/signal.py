@@ -1,7 +1,5 @@
 """ONNX operators on signals: Fourier transforms, windows, mel filter banks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ai.onnx.ml's support vector machines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

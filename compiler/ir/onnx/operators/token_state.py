@@ -2,8 +2,6 @@
 gate that goes with them: LinearAttention, CausalConvWithState, SwiGLU.
 """
 
-from __future__ import annotations
-
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node

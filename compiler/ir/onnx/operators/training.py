@@ -1,7 +1,5 @@
 """ONNX operators of training: losses, and the steps of optimisers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ONNX's ensembles of decision trees."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

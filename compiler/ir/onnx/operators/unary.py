@@ -1,7 +1,5 @@
 """ONNX functions of one tensor: arithmetic, transcendental and activation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

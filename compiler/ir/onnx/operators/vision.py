@@ -1,7 +1,5 @@
 """ONNX operators on images: blocks, grids, regions and deformable windows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from compiler.ir.graph.builder import Builder

@@ -2,8 +2,6 @@
 weighted sum of values.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

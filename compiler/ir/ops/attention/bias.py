@@ -2,8 +2,6 @@
 biases and -inf.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ Rows are sorted by their experts. Each row meets the weights of its own expert a
 of an expert meet them one after the other, panel by panel, while a panel is in the cache.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Which experts a mixture has for each token, and the tokens of each expert side by side."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

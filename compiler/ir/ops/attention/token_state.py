@@ -2,8 +2,6 @@
 channel.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import te, tirx

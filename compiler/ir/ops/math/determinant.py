@@ -1,7 +1,5 @@
 """Determinants by elimination with partial pivoting."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import tirx

@@ -7,8 +7,6 @@ result for the least integer, so that no order in which a kernel and the check o
 can trap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum

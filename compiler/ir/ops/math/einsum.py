@@ -1,7 +1,5 @@
 """Einstein summation as diagonals, sums, matmuls and a transpose."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

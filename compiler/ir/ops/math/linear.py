@@ -1,7 +1,5 @@
 """Matmuls with symbolic extents."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ key is the seed; the counter is the number of the element and the stream of the 
 depends on neither threads nor vectors nor on what was drawn before it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Reductions over axes known at import or only at run time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Running sums and products along an axis that may be known only at run time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

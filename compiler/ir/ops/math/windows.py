@@ -1,7 +1,5 @@
 """Tensors made of numbers alone: windows, mel filter banks, ranges."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Decision trees as arrays of nodes and leaves, and the checks that keep a walk inside of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Post transforms of raw scores, and the labels of classes, as in ai.onnx.ml."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any

@@ -1,7 +1,5 @@
 """Support vector machines: kernels, duels between classes, and probabilities from them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias

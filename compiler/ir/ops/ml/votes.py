@@ -1,7 +1,5 @@
 """Labels and scores from the sums that trees give classes, by the rules of ONNX Runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

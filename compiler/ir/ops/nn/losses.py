@@ -1,7 +1,5 @@
 """Losses of class scores against class numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import te, tirx

@@ -1,7 +1,5 @@
 """Normalisations and softmax, with statistics in float32 or wider."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Padding: constant, reflected, repeated at the edge, or wrapped around; negative padding crops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any

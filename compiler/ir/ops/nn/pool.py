@@ -1,7 +1,5 @@
 """Pooling over any number of spatial axes, channels first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The source position of each position of a resampled axis, by the operators' rules."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Pooling of regions of interest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

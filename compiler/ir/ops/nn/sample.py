@@ -1,7 +1,5 @@
 """Sampling images at computed positions: grid sampling and deformable convolution."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

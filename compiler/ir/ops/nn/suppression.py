@@ -1,7 +1,5 @@
 """Non-maximum suppression over boxes, greedy by score, per batch entry and class."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tvm import tirx

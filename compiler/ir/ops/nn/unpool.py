@@ -1,7 +1,5 @@
 """Windows taken apart: max pooling undone, and images put together from columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,8 +2,6 @@
 LLVM leaves these open, and vectors give other results than single numbers do.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

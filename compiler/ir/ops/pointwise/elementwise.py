@@ -1,7 +1,5 @@
 """Elementwise operators on values: folded where known, symbolic on shapes, Relax otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

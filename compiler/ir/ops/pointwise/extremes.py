@@ -1,7 +1,5 @@
 """The greater and the lesser of two values, NaN where one of both is."""
 
-from __future__ import annotations
-
 import numpy as np
 from tvm import relax, tirx
 

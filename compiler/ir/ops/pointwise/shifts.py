@@ -1,7 +1,5 @@
 """Shifts of integers by run-time amounts: LLVM leaves open what one beyond the width gives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

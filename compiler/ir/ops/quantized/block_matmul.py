@@ -2,8 +2,6 @@
 block of the depth, and of float16.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

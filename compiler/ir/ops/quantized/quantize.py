@@ -2,8 +2,6 @@
 an axis or blocks.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 and casts them to narrower floats.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

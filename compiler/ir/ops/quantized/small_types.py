@@ -2,8 +2,6 @@
 other types.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

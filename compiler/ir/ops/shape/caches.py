@@ -1,7 +1,5 @@
 """Caches of keys and values: made anew with the new rows, or written where they lie."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Categories as columns or as other numbers."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 import numpy as np

@@ -2,8 +2,6 @@
 indices are checked at run time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

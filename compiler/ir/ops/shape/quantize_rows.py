@@ -1,7 +1,5 @@
 """Writes a row of floats as bytes with a scale behind them (`relaxd.contract.bundle.byte_rows`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,8 +2,6 @@
 repeated indices give one answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any

@@ -1,7 +1,5 @@
 """Selecting what a run-time condition holds for: the count becomes a dim, matched at run time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stable sorting: the order of rows, the greatest k, the distinct elements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
