@@ -91,11 +91,6 @@ class LocalStore(VerifyingReader):
                 commit(file, path)
         return new
 
-    def put_file(self, path: Path, expected: str | None = None) -> Blob:
-        """Implement BlobStore.put_file."""
-        with open(path, "rb") as file:
-            return self.put(iter(lambda: file.read(CHUNK), b""), expected)
-
     def has(self, digest: str) -> bool:
         """Implement BlobStore.has."""
         path = self._path(digest)

@@ -20,7 +20,7 @@ from artifacts.documents import (
     read_document,
 )
 from artifacts.errors import InvalidManifest, UnsafeTitle
-from artifacts.store import BlobStore
+from artifacts.store import BlobStore, put_file
 
 REPOSITORY = "relaxd/bundles"
 JOB_TAG = "job-"
@@ -133,7 +133,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _publish_file(blobs: BlobStore, directory: Path, path: Path) -> Descriptor:
-    blob = blobs.put_file(path)
+    blob = put_file(blobs, path)
     media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
     return Descriptor(
         media_type, blob.digest, blob.size, {TITLE: path.relative_to(directory).as_posix()}

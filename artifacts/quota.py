@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from artifacts.errors import StoreFull
 from artifacts.files import MAKE_ROOM
-from artifacts.store import CHUNK, Blob, BlobStore, ListedBlob
+from artifacts.store import Blob, BlobStore, ListedBlob
 
 STEP = 16 << 20
 """Bytes of a large blob that are counted at a time."""
@@ -46,11 +45,6 @@ class LimitedStore:
         finally:
             share.settle(stored)
         return blob
-
-    def put_file(self, path: Path, expected: str | None = None) -> Blob:
-        """Implement BlobStore.put_file."""
-        with open(path, "rb") as file:
-            return self.put(iter(lambda: file.read(CHUNK), b""), expected)
 
     def has(self, digest: str) -> bool:
         """Implement BlobStore.has."""

@@ -20,7 +20,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import IO, Any
 
 import obstore
@@ -102,11 +101,6 @@ class ObjectStore(VerifyingReader):
             self._touches.pop(blob.digest, None)
             size = self._touch(blob.digest)
         return replace(blob, new=new)
-
-    def put_file(self, path: Path, expected: str | None = None) -> Blob:
-        """Implement BlobStore.put_file."""
-        with open(path, "rb") as file:
-            return self.put(iter(lambda: file.read(CHUNK), b""), expected)
 
     def has(self, digest: str) -> bool:
         """Implement BlobStore.has."""

@@ -62,9 +62,6 @@ class BlobStore(Protocol):
         `expected`.
         """
 
-    def put_file(self, path: Path, expected: str | None = None) -> Blob:
-        """Store a file's content; as `put`."""
-
     def has(self, digest: str) -> bool:
         """True if the blob is there (its content is not checked)."""
 
@@ -153,6 +150,12 @@ class Artifacts:
     blobs: BlobStore
     actions: "ActionCache"
     references: "References"
+
+
+def put_file(blobs: BlobStore, path: Path, expected: str | None = None) -> Blob:
+    """Store a file's content, as `BlobStore.put` does."""
+    with open(path, "rb") as file:
+        return blobs.put(iter(lambda: file.read(CHUNK), b""), expected)
 
 
 def hex_of(digest: str) -> str:

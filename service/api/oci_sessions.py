@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from artifacts.errors import DigestMismatch, StorageFailed
 from artifacts.files import check_room, storage_errors
-from artifacts.store import CHUNK, Blob, BlobStore
+from artifacts.store import CHUNK, Blob, BlobStore, put_file
 from relaxd.contract.canonical import digest_of
 from service.api.oci_errors import Code, RegistryError
 from service.api.tenant_threads import run_in_thread
@@ -227,7 +227,7 @@ class Sessions:
         path, size = self._path(identifier), self.size(identifier)
         reserved = started.reserved if started else self._reservation(path, size)
         try:
-            blob = draw_on(reserved, blobs).put_file(path, digest)
+            blob = put_file(draw_on(reserved, blobs), path, digest)
         except FileNotFoundError:
             raise _unknown(identifier) from None
         except DigestMismatch:

@@ -4,6 +4,7 @@ import pytest
 
 from artifacts.errors import StoreFull
 from artifacts.quota import LimitedStore
+from artifacts.store import put_file
 from relaxd.contract.canonical import digest_of
 
 
@@ -45,7 +46,7 @@ def test_the_disk_keeps_its_reserve(blobs, monkeypatch, tmp_path):
     monkeypatch.setattr(type(blobs), "free", lambda store: 1004)
     (tmp_path / "large").write_bytes(b"12345")
     with pytest.raises(StoreFull):
-        limited.put_file(tmp_path / "large")
+        put_file(limited, tmp_path / "large")
     assert limited.put(b"1234").new
 
 

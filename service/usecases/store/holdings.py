@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from types import MappingProxyType
 
 from sqlalchemy import (
@@ -33,7 +32,7 @@ from artifacts.attestations import list_attestations
 from artifacts.documents import Document, is_complete, keep, read_document
 from artifacts.errors import BlobNotFound
 from artifacts.parallel import call_many
-from artifacts.store import CHUNK, Artifacts, Blob, BlobStore, ListedBlob, hex_of
+from artifacts.store import Artifacts, Blob, BlobStore, ListedBlob, hex_of
 from relaxd.contract.canonical import digest_of
 from service.core import Core
 from service.db.schema import TENANTS_DELETED, counters, holdings, tenants
@@ -282,11 +281,6 @@ class TenantBlobs:
         more, and with it the holding.
         """
         return self._inner.touch(digest) and is_held(self.core, self.tenant, digest)
-
-    def put_file(self, path: Path, expected: str | None = None) -> Blob:
-        """See BlobStore.put_file; raises QuotaExceeded, with nothing stored."""
-        with open(path, "rb") as file:
-            return self.put(iter(lambda: file.read(CHUNK), b""), expected)
 
     def _keep(self, blob: Blob, reserved: Reservation | None = None) -> Blob:
         hold(self.core, self.tenant, {blob.digest: blob.size}, reserved)
