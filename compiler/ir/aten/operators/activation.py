@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from tvm import relax, tirx
 
 from compiler.ir.aten.node import Node
@@ -16,6 +15,7 @@ from compiler.ir.graph.values import Value
 from compiler.ir.ops.nn import conv, norm
 from compiler.ir.ops.pointwise import activation as fn
 from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import functions
 from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
@@ -28,14 +28,7 @@ def _limited(b: Builder, x: Value, low: float, high: float) -> Value:
 @op("relu")
 def relu(b: Builder, node: Node) -> Value:
     """max(self, 0)."""
-    return relu_of(b, node.value("self"))
-
-
-def relu_of(b: Builder, x: Value) -> Value:
-    """max(x, 0) of a value; a NaN stays."""
-    if not ew.is_float(x.dtype):
-        return ew.binary(b, x, scalar(b, 0, x.dtype), relax.op.maximum, numpy=np.maximum)
-    return ew.unary(b, x, relax.op.nn.relu, numpy=lambda v: np.maximum(v, 0))
+    return functions.relu(b, node.value("self"))
 
 
 @op("relu6")
@@ -49,7 +42,7 @@ def leaky_relu(b: Builder, node: Node) -> Value:
     """self where it is not negative, negative_slope * self elsewhere."""
     x = node.value("self")
     slope = scalar(b, node.get("negative_slope"), x.dtype)
-    return ew.where(b, ew.compare(b, x, scalar(b, 0, x.dtype), "less"), ew.multiply(b, x, slope), x)
+    return functions.leaky_relu(b, x, slope)
 
 
 @op("rrelu")
@@ -63,7 +56,7 @@ def rrelu(b: Builder, node: Node) -> Value:
         )
     x = node.value("self")
     slope = scalar(b, (node.float("lower") + node.float("upper")) / 2, x.dtype)
-    return ew.where(b, ew.compare(b, x, scalar(b, 0, x.dtype), "less"), ew.multiply(b, x, slope), x)
+    return functions.leaky_relu(b, x, slope)
 
 
 @op("prelu", "_prelu_kernel")
@@ -72,9 +65,7 @@ def prelu(b: Builder, node: Node) -> Value:
     x, weight = node.value("self"), node.value("weight")
     if len(weight.shape) == 1 and len(x.shape) > 1 and b.facts.same(weight.shape[0], 1) is not True:
         weight = conv.per_channel(b, weight, x)
-    return ew.where(
-        b, ew.compare(b, x, scalar(b, 0, x.dtype), "less"), ew.multiply(b, x, weight), x
-    )
+    return functions.leaky_relu(b, x, weight)
 
 
 @op("gelu")

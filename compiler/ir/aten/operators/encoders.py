@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.ir.aten.node import Node
 from compiler.ir.aten.operands import scalar
-from compiler.ir.aten.operators.activation import gelu_of, relu_of
+from compiler.ir.aten.operators.activation import gelu_of
 from compiler.ir.aten.registry import op, refuse
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
@@ -16,6 +16,7 @@ from compiler.ir.ops.math import linear
 from compiler.ir.ops.math import reduce as rd
 from compiler.ir.ops.nn import norm
 from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import functions
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 
@@ -53,7 +54,7 @@ def _normal(b: Builder, node: Node, x: Value, which: int) -> Value:
 
 def _feed_forward(b: Builder, node: Node, x: Value) -> Value:
     inner = _linear(b, x, node.value("ffn_weight_1"), node.value("ffn_bias_1"))
-    inner = gelu_of(b, inner) if node.bool("use_gelu") else relu_of(b, inner)
+    inner = gelu_of(b, inner) if node.bool("use_gelu") else functions.relu(b, inner)
     return _linear(b, inner, node.value("ffn_weight_2"), node.value("ffn_bias_2"))
 
 

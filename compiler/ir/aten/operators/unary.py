@@ -5,59 +5,42 @@ from typing import Any
 
 import numpy as np
 from tvm import relax, tirx
-from tvm.ir import Expr as PrimExpr
 
 from compiler.ir.aten.node import Node, Spectrum
 from compiler.ir.aten.operands import scalar, to_float
 from compiler.ir.aten.registry import op
 from compiler.ir.graph.builder import Builder
-from compiler.ir.graph.values import Known, Value
+from compiler.ir.graph.values import Value
 from compiler.ir.ops.nn import norm
 from compiler.ir.ops.pointwise import activation as fn
 from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.pointwise import functions
 from compiler.ir.ops.pointwise import programs as pw
-from compiler.ir.shapes import extents as ex
 
 
 def of_float(
-    b: Builder,
-    x: Value,
-    emit: Callable[[relax.Expr], relax.Expr],
-    fold: Callable[[Any], Any] | None = None,
+    b: Builder, x: Value, emit: functions.Emit, fold: functions.Fold | None = None
 ) -> Value:
-    """A function of floats: integers become floats first, 16-bit floats are worked out in
-    float32.
-    """
-    x = to_float(b, x)
-    if x.dtype in pw.HALF_PRECISION:
-        return ew.cast(b, ew.unary(b, ew.cast(b, x, "float32"), emit, numpy=fold), x.dtype)
-    return ew.unary(b, x, emit, numpy=fold)
+    """A function of floats: integers become floats first."""
+    return functions.of_floats(b, to_float(b, x), emit, fold)
 
 
-def _register(
-    names: tuple[str, ...],
-    emit: Callable[[relax.Expr], relax.Expr],
-    fold: Callable[[Any], Any] | None,
-) -> None:
-    @op(*names)
+_ALIASES = {"erf": "special_erf", "sigmoid": "special_expit"}
+
+
+def _register(name: str, emit: functions.Emit, fold: functions.Fold | None) -> None:
+    aliases = [f"arc{name[1:]}"] if name.startswith("a") else []
+    aliases += [_ALIASES[name]] if name in _ALIASES else []
+
+    @op(name, *aliases)
     def handler(b: Builder, node: Node) -> Value:
         return of_float(b, node.value("self"), emit, fold)
 
-    handler.__doc__ = f"{names[0]}, elementwise."
+    handler.__doc__ = f"{name}, elementwise."
 
 
-_R = relax.op
-for _names, _emit, _fold in (
-    (("exp",), _R.exp, np.exp), (("log",), _R.log, np.log), (("sqrt",), _R.sqrt, np.sqrt),
-    (("sin",), _R.sin, np.sin), (("cos",), _R.cos, np.cos), (("tan",), _R.tan, np.tan),
-    (("asin", "arcsin"), _R.asin, np.arcsin), (("acos", "arccos"), _R.acos, np.arccos), (("atan",
-    "arctan"), _R.atan, np.arctan),
-    (("sinh",), _R.sinh, np.sinh), (("cosh",), _R.cosh, np.cosh), (("tanh",), _R.tanh, np.tanh),
-    (("asinh", "arcsinh"), _R.asinh, np.arcsinh), (("acosh", "arccosh"), _R.acosh, np.arccosh),
-    (("atanh", "arctanh"), _R.atanh, np.arctanh),
-    (("erf", "special_erf"), _R.erf, None), (("sigmoid", "special_expit"), _R.sigmoid, None),
-):  # fmt: skip
-    _register(_names, _emit, _fold)
+for _name, (_emit, _fold) in functions.OF_FLOATS.items():
+    _register(_name, _emit, _fold)
 
 
 @op("log2")
@@ -127,9 +110,7 @@ def reciprocal(b: Builder, node: Node) -> Value:
 @op("neg", "negative")
 def neg(b: Builder, node: Node) -> Value:
     """-self."""
-    return ew.unary(
-        b, node.value("self"), relax.op.negative, numpy=np.negative, symbolic=lambda v: ex.sub(0, v)
-    )
+    return functions.negative(b, node.value("self"))
 
 
 @op("abs", "absolute")
@@ -141,13 +122,7 @@ def absolute(b: Builder, node: Node) -> Value:
             b,
             ew.add(b, *(ew.multiply(b, part, part) for part in (x.real, x.imaginary))),
         )
-    return ew.unary(
-        b,
-        node.value("self"),
-        relax.op.abs,
-        numpy=np.abs,
-        symbolic=lambda v: ex.select(ex.less(v, 0), ex.sub(0, v), v),
-    )
+    return functions.absolute(b, node.value("self"))
 
 
 @op("square")
@@ -160,16 +135,7 @@ def square(b: Builder, node: Node) -> Value:
 @op("sign", "sgn")
 def sign(b: Builder, node: Node) -> Value:
     """-1, 0 or 1; 0 for a NaN."""
-    x = node.value("self")
-    if isinstance(x, Known) and not x.symbolic:
-        return Known(np.sign(x.data), x.dtype)
-
-    def sign_of(v: Any) -> Any:
-        one, zero = pw.like(v, 1), pw.like(v, 0)
-        negative = zero if x.dtype.startswith("uint") else pw.like(v, -1)
-        return tirx.Select(v > zero, one, tirx.Select(v < zero, negative, zero))
-
-    return pw.pointwise(b, sign_of, x, name="sign")
+    return functions.sign(b, node.value("self"), keep_nan=False)
 
 
 def _integral(
@@ -187,7 +153,7 @@ def _integral(
             x,
             lambda v: _emit_integral(b, x, scalar_of, name),
             numpy=fold,
-            symbolic=lambda v: _integral_extent(v, scalar_of),
+            symbolic=lambda v: functions.round_extent(v, scalar_of),
         )
 
     handler.__doc__ = f"{name}, elementwise; integers stay as they are."
@@ -201,13 +167,6 @@ def _to_decimals(b: Builder, x: Value, unit: float) -> Value:
 
 def _emit_integral(b: Builder, x: Value, scalar_of: Callable[[Any], Any], name: str) -> relax.Expr:
     return b.tensor(pw.in_float(b, scalar_of, x, name=name)).expr
-
-
-def _integral_extent(item: Any, scalar_of: Callable[[Any], Any]) -> Any:
-    """A plain number by `scalar_of`; a float that was cast from an integer stays as it is."""
-    if isinstance(item, tirx.Cast) and item.value.ty.dtype == "int64":
-        return item
-    return scalar_of(item) if isinstance(item, PrimExpr) else item
 
 
 _integral("floor", np.floor, tirx.floor)

@@ -4,72 +4,65 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tvm import relax, te, tirx
-from tvm.ir import Expr as PrimExpr
+from tvm import relax, tirx
 
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops.pointwise import activation as fn
+from compiler.ir.ops.pointwise import activation, extremes
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.ops.pointwise import extremes
+from compiler.ir.ops.pointwise import functions as fn
 from compiler.ir.ops.pointwise import programs as pw
-from compiler.ir.shapes import extents as ex
-
-Emit = Callable[[relax.Expr], relax.Expr]
 
 
-def _register(
-    name: str,
-    emit: Emit,
-    fold: Callable[[Any], Any] | None,
-    symbolic: Callable[[Any], Any] | None = None,
-) -> None:
-    @op(name)
+def _register(name: str, emit: fn.Emit, fold: fn.Fold | None) -> None:
+    @op(name.capitalize())
     def handler(b: Builder, node: Node) -> Value:
         x = node.value(0)
-        if x.dtype == "bfloat16" and not isinstance(x, Known) and symbolic is None:
-            return pw.in_float(b, getattr(tirx, name.lower()), x, name=name.lower())
-        if x.dtype in pw.HALF_PRECISION and not isinstance(x, Known):
-            return ew.cast(b, ew.unary(b, ew.cast(b, x, "float32"), emit), x.dtype)
-        return ew.unary(b, x, emit, numpy=fold, symbolic=symbolic)
+        if x.dtype == "bfloat16" and not isinstance(x, Known):
+            return pw.in_float(b, getattr(tirx, name), x, name=name)
+        if isinstance(x, Known):
+            return ew.unary(b, x, emit, numpy=fold)
+        return fn.of_floats(b, x, emit)
 
     handler.__doc__ = f"{name}, elementwise."
 
 
-_R = relax.op
-for _name, _emit, _fold in (
-    ("Sqrt", _R.sqrt, np.sqrt), ("Exp", _R.exp, np.exp), ("Log", _R.log, np.log),
-    ("Sin", _R.sin, np.sin), ("Cos", _R.cos, np.cos), ("Tan", _R.tan, np.tan),
-    ("Asin", _R.asin, np.arcsin), ("Acos", _R.acos, np.arccos),
-    ("Atan", _R.atan, np.arctan), ("Sinh", _R.sinh, np.sinh), ("Cosh", _R.cosh, np.cosh),
-    ("Tanh", _R.tanh, np.tanh),
-    ("Asinh", _R.asinh, np.arcsinh), ("Acosh", _R.acosh, np.arccosh),
-    ("Atanh", _R.atanh, np.arctanh), ("Erf", _R.erf, None),
-    ("Sigmoid", _R.sigmoid, None),
-):  # fmt: skip
+for _name, (_emit, _fold) in fn.OF_FLOATS.items():
     _register(_name, _emit, _fold)
-_register("Neg", _R.negative, np.negative, lambda v: ex.sub(0, v))
-_register("Abs", _R.abs, np.abs, lambda v: ex.select(ex.less(v, 0), ex.sub(0, v), v))
+
+
+@op("Neg")
+def neg(b: Builder, node: Node) -> Value:
+    """-x."""
+    return _in_float32(b, node.value(0), fn.negative)
+
+
+@op("Abs")
+def absolute(b: Builder, node: Node) -> Value:
+    """|x|."""
+    return _in_float32(b, node.value(0), fn.absolute)
+
+
+def _in_float32(b: Builder, x: Value, function: Callable[[Builder, Value], Value]) -> Value:
+    """A function of 16-bit floats, computed in float32; of others, as it is."""
+    if x.dtype in pw.HALF_PRECISION and not isinstance(x, Known):
+        return ew.cast(b, function(b, ew.cast(b, x, "float32")), x.dtype)
+    return function(b, x)
 
 
 @op("Relu")
 def relu(b: Builder, node: Node) -> Value:
     """max(x, 0), a NaN staying NaN."""
-    x = node.value(0)
-    return (
-        ew.binary(b, x, _scalar(x, 0), relax.op.maximum, numpy=np.maximum, symbolic=ex.maximum)
-        if not ew.is_float(x.dtype)
-        else ew.unary(b, x, relax.op.nn.relu, numpy=lambda v: np.maximum(v, 0))
-    )
+    return fn.relu(b, node.value(0))
 
 
 @op("Reciprocal", since=6)
 def reciprocal(b: Builder, node: Node) -> Value:
     """1 / x."""
     x = node.value(0)
-    return ew.divide(b, _scalar(x, 1), x)
+    return ew.divide(b, fn.constant(x, 1), x)
 
 
 def _integral(name: str, scalar: Callable[[Any], Any], fold: Callable[[Any], Any]) -> None:
@@ -81,16 +74,10 @@ def _integral(name: str, scalar: Callable[[Any], Any], fold: Callable[[Any], Any
             x,
             getattr(relax.op, name.lower()),
             numpy=fold,
-            symbolic=lambda v: _integral_extent(v, scalar),
+            symbolic=lambda v: fn.round_extent(v, scalar),
         )
 
     handler.__doc__ = f"{name}, elementwise; of a float made from an integer, that integer."
-
-
-def _integral_extent(item: Any, scalar: Callable[[Any], Any]) -> Any:
-    if isinstance(item, tirx.Cast) and item.value.ty.dtype == "int64":
-        return item
-    return scalar(item) if isinstance(item, PrimExpr) else item
 
 
 _integral("Floor", tirx.floor, np.floor)
@@ -103,12 +90,7 @@ def round_half_even(b: Builder, node: Node) -> Value:
     x = node.value(0)
     if isinstance(x, Known) and not x.symbolic:
         return Known(np.rint(x.data), x.dtype)
-    return b.te(
-        lambda p: te.compute(p.shape, lambda *i: _rint(p(*i), x.dtype), name="round"),
-        x,
-        name="round",
-        elementwise=True,
-    )
+    return pw.pointwise(b, lambda v: _rint(v, x.dtype), x, name="round")
 
 
 def _rint(value: Any, dtype: str) -> Any:
@@ -119,33 +101,15 @@ def _rint(value: Any, dtype: str) -> Any:
 @op("Sign", since=9)
 def sign(b: Builder, node: Node) -> Value:
     """-1, 0 or 1; NaN for NaN."""
-    x = node.value(0)
-
-    def sign_of(v: Any) -> Any:
-        zero, one = tirx.const(0, x.dtype), tirx.const(1, x.dtype)
-        below = tirx.const(0, x.dtype) if x.dtype.startswith("uint") else tirx.const(-1, x.dtype)
-        return tirx.Select(v > zero, one, tirx.Select(v < zero, below, v))
-
-    if isinstance(x, Known) and not x.symbolic:
-        return Known(np.sign(x.data), x.dtype)
-    return b.te(
-        lambda p: te.compute(p.shape, lambda *i: sign_of(p(*i)), name="sign"), x, name="sign"
-    )
+    return fn.sign(b, node.value(0), keep_nan=True)
 
 
 @op("IsNaN", since=9)
 def isnan(b: Builder, node: Node) -> Value:
     """True where an element is NaN."""
     x = node.value(0)
-    return b.te(
-        lambda p: te.compute(
-            p.shape,
-            lambda *i: tirx.isnan(p(*i).astype("float64" if x.dtype == "float64" else "float32")),
-            name="isnan",
-        ),
-        x,
-        name="isnan",
-    )
+    work = "float64" if x.dtype == "float64" else "float32"
+    return pw.pointwise(b, lambda v: tirx.isnan(v.astype(work)), x, name="isnan")
 
 
 @op("IsInf", since=10)
@@ -168,9 +132,7 @@ def isinf(b: Builder, node: Node) -> Value:
             else tirx.const(False, "bool")
         )
 
-    return b.te(
-        lambda p: te.compute(p.shape, lambda *i: is_detected(p(*i)), name="isinf"), x, name="isinf"
-    )
+    return pw.pointwise(b, is_detected, x, name="isinf")
 
 
 @op("Clip", since=6)
@@ -188,25 +150,15 @@ def clip(b: Builder, node: Node) -> Value:
 
 def _bound(node: Node, x: Value, index: int, attribute: str) -> Value | None:
     if attribute in node.attributes:
-        return _scalar(x, node.attributes[attribute])
+        return fn.constant(x, node.attributes[attribute])
     return node.optional(index)
-
-
-def _scalar(x: Value, value: float) -> Known:
-    return Known(np.asarray(value, np.dtype(x.dtype)), x.dtype)
 
 
 @op("LeakyRelu")
 def leaky_relu(b: Builder, node: Node) -> Value:
     """x where it is not negative, alpha * x elsewhere."""
     x = node.value(0)
-    zero = _scalar(x, 0)
-    return ew.where(
-        b,
-        ew.compare(b, x, zero, "less"),
-        ew.multiply(b, x, _scalar(x, node.attr("alpha", 0.01))),
-        x,
-    )
+    return fn.leaky_relu(b, x, fn.constant(x, node.attr("alpha", 0.01)))
 
 
 @op("HardSigmoid")
@@ -215,14 +167,14 @@ def hard_sigmoid(b: Builder, node: Node) -> Value:
     x = node.value(0)
     line = ew.add(
         b,
-        ew.multiply(b, x, _scalar(x, node.attr("alpha", 0.2))),
-        _scalar(x, node.attr("beta", 0.5)),
+        ew.multiply(b, x, fn.constant(x, node.attr("alpha", 0.2))),
+        fn.constant(x, node.attr("beta", 0.5)),
     )
     return _limited(b, line)
 
 
 def _limited(b: Builder, x: Value) -> Value:
-    return extremes.lesser(b, extremes.greater(b, x, _scalar(x, 0)), _scalar(x, 1))
+    return extremes.lesser(b, extremes.greater(b, x, fn.constant(x, 0)), fn.constant(x, 1))
 
 
 @op("HardSwish", since=14)
@@ -230,7 +182,7 @@ def hard_swish(b: Builder, node: Node) -> Value:
     """x * limited(x / 6 + 1/2)."""
     x = node.value(0)
     return ew.multiply(
-        b, x, _limited(b, ew.add(b, ew.multiply(b, x, _scalar(x, 1 / 6)), _scalar(x, 0.5)))
+        b, x, _limited(b, ew.add(b, ew.multiply(b, x, fn.constant(x, 1 / 6)), fn.constant(x, 0.5)))
     )
 
 
@@ -240,7 +192,7 @@ def gelu(b: Builder, node: Node) -> Value:
     x = node.value(0)
     by_tanh = node.attr("approximate", "none") == "tanh"
     if x.dtype in pw.HALF_PRECISION:
-        return pw.in_float(b, lambda item: fn.gelu(item, by_tanh), x, name="gelu")
+        return pw.in_float(b, lambda item: activation.gelu(item, by_tanh), x, name="gelu")
     emit = relax.op.nn.gelu_tanh if by_tanh else relax.op.nn.gelu
     return b.emit(emit(b.tensor(x).expr), x.shape)
 
@@ -248,5 +200,4 @@ def gelu(b: Builder, node: Node) -> Value:
 @op("PRelu", since=7)
 def prelu(b: Builder, node: Node) -> Value:
     """x where it is not negative, slope * x elsewhere; the slope broadcasts to x."""
-    x, slope = node.value(0), node.value(1)
-    return ew.where(b, ew.compare(b, x, _scalar(x, 0), "less"), ew.multiply(b, x, slope), x)
+    return fn.leaky_relu(b, node.value(0), node.value(1))
