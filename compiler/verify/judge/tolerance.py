@@ -1,6 +1,7 @@
 """Compares an output with its reference, by tolerances that belong to its dtype."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,9 +44,12 @@ class Tolerance:
         bounds = np.maximum(self.most, MOST * np.abs(want - self.center))
         return np.asarray(np.maximum(bounds, self.usual(want, largest)) if self.coarse else bounds)
 
-    def by_element(self, want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the tolerance by element."""
-        largest = float(np.abs(want).max(initial=0.0))
+    def by_element(
+        self, want: np.ndarray[Any, Any], largest: float | None = None
+    ) -> np.ndarray[Any, Any]:
+        """Return the tolerance by element; largest: the range, if it is not that of `want`."""
+        if largest is None:
+            largest = float(np.abs(want).max(initial=0.0))
         plain = self.usual(want, largest) + self.slack
         bounded = self.most < math.inf
         return np.asarray(np.minimum(plain, self.bounds(want, largest)) if bounded else plain)
@@ -66,6 +70,8 @@ _TOLERANCES = {
 }
 _EXACT = Tolerance(0.0, 0.0)
 _ONE_STEP = Tolerance(0.0, 0.0, steps=1, coarse=True)
+_BLOCK = 1 << 16
+"""Elements that are compared at a time: what is made of them stays in a processor's cache."""
 _SUBBYTE_INTEGERS = ("uint4", "int4", "uint2", "int2")
 _QUANTIZED_INTEGERS = ("uint8", "int8", "uint16", "int16", *_SUBBYTE_INTEGERS)
 
@@ -130,32 +136,54 @@ def compare(
         )
         problem = f"{wrong} of {got.size} elements differ" if wrong else None
         if tolerance.coarse and steps.mean() > tolerance.most:
-            problem = problem or _far_in_the_mean(steps, tolerance)
+            problem = problem or _far_in_the_mean(float(steps.mean()), tolerance)
         used = _used(steps, np.full_like(steps, tolerance.steps))
         return Difference(farthest, 0.0, problem, of_tolerance=used)
-    ours, theirs = got.astype(np.float64), want.astype(np.float64)
-    finite = np.isfinite(ours) & np.isfinite(theirs)
-    odd = None
-    if not finite.all():
-        odd = _compare_nonfinite(ours[~finite], theirs[~finite])
-        ours, theirs = ours[finite], theirs[finite]
-    if not ours.size:
-        return Difference(0.0, 0.0, odd, of_tolerance=None if odd else 0.0)
-    apart = np.abs(ours - theirs)
-    largest = float(np.abs(theirs).max())
-    allowed = tolerance.by_element(theirs)
-    outside = int(np.count_nonzero(apart > allowed))
-    large = np.abs(theirs) > tolerance.atol * largest
-    far = f"{outside} of {got.size} elements differ by more than the tolerance" if outside else None
-    if tolerance.coarse and apart.mean() > tolerance.most:
-        far = far or _far_in_the_mean(apart, tolerance)
-    return Difference(
-        float(apart.max()),
-        float((apart[large] / np.abs(theirs[large])).max(initial=0.0)),
-        odd or far,
-        largest,
-        None if odd else _used(apart, allowed),
-    )
+    return _compare_floats(got, want, tolerance)
+
+
+def _compare_floats(
+    got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], tolerance: Tolerance
+) -> Difference:
+    """Compare block by block: arrays in float64 of all elements would take most of the time."""
+    count = odd = outside = 0
+    largest = farthest = relative = total = 0.0
+    used: float | None = 0.0
+    for _, theirs, differing in _finite_blocks(got, want):
+        odd, count = odd + differing, count + theirs.size
+        largest = max(largest, float(np.abs(theirs).max(initial=0.0)))
+    for ours, theirs, _ in _finite_blocks(got, want):
+        apart, magnitude = np.abs(ours - theirs), np.abs(theirs)
+        allowed = tolerance.by_element(theirs, largest)
+        outside += int(np.count_nonzero(apart > allowed))
+        total += float(apart.sum())
+        farthest = max(farthest, float(apart.max(initial=0.0)))
+        large = magnitude > tolerance.atol * largest
+        relative = max(relative, float((apart[large] / magnitude[large]).max(initial=0.0)))
+        share = _used(apart, allowed)
+        used = None if used is None or share is None else max(used, share)
+    problem = f"{odd} elements are infinite or NaN on one side alone" if odd else None
+    if outside:
+        problem = problem or f"{outside} of {got.size} elements differ by more than the tolerance"
+    if tolerance.coarse and count and total / count > tolerance.most:
+        problem = problem or _far_in_the_mean(total / count, tolerance)
+    return Difference(farthest, relative, problem, largest, None if odd else used)
+
+
+def _finite_blocks(
+    got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]
+) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], int]]:
+    """Elements that are finite on both sides, as float64, and how many others differ."""
+    lefts, rights = got.reshape(-1), want.reshape(-1)
+    for first in range(0, lefts.size, _BLOCK):
+        part = slice(first, first + _BLOCK)
+        ours, theirs = lefts[part].astype(np.float64), rights[part].astype(np.float64)
+        finite = np.isfinite(ours) & np.isfinite(theirs)
+        if finite.all():
+            yield ours, theirs, 0
+        else:
+            differing = _count_different(ours[~finite], theirs[~finite])
+            yield ours[finite], theirs[finite], differing
 
 
 def missing(problem: str) -> Difference:
@@ -236,8 +264,8 @@ def _inner(finite: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return inner if inner.size > 1 and inner.min() != inner.max() else finite
 
 
-def _far_in_the_mean(apart: np.ndarray[Any, Any], tolerance: Tolerance) -> str:
-    return f"the mean difference is {apart.mean():.2g}, more than {tolerance.most:.2g}"
+def _far_in_the_mean(mean: float, tolerance: Tolerance) -> str:
+    return f"the mean difference is {mean:.2g}, more than {tolerance.most:.2g}"
 
 
 def _used(apart: np.ndarray[Any, Any], allowed: np.ndarray[Any, Any]) -> float | None:
@@ -247,6 +275,5 @@ def _used(apart: np.ndarray[Any, Any], allowed: np.ndarray[Any, Any]) -> float |
     return float((apart[differs] / allowed[differs]).max(initial=0.0))
 
 
-def _compare_nonfinite(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> str | None:
-    wrong = int(np.count_nonzero(~((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)))))
-    return f"{wrong} elements are infinite or NaN on one side alone" if wrong else None
+def _count_different(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> int:
+    return int(np.count_nonzero(~((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)))))
