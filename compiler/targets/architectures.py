@@ -37,7 +37,7 @@ def explain_unsupported(name: str) -> str | None:
     """Why there is no target for a processor, which begins a triple or a target's name; None for
     one that nothing is known of.
     """
-    words = (name, name.partition("-")[0])
+    words = (name, name.replace("x86-64", "x86_64").partition("-")[0])
     return next((_UNSUPPORTED[word] for word in words if word in _UNSUPPORTED), None)
 
 

@@ -64,6 +64,10 @@ def _numpy_file(path: Path) -> np.ndarray | dict[str, np.ndarray]:
             return content
         with content:
             return dict(content)
+    except FileNotFoundError as error:
+        raise DeclarationError(
+            f"there is no file {path}", field="inputs", hint="give the path of an .npy or .npz file"
+        ) from error
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise DeclarationError(
             f"cannot read {path}: {error}",

@@ -64,7 +64,7 @@ def _model(entry: Any, defaults: Mapping[str, Any], folder: Path) -> ProjectMode
     if not isinstance(fail_if, list) or not all(isinstance(text, str) for text in fail_if):
         raise _wrong(f"fail_if of model {name!r} must be a list of conditions", "model.fail_if")
     for text in fail_if:
-        Gate.of(text)  # refuses what is no condition before anything is compiled
+        Gate.of(text)  # refuses an invalid condition before anything is compiled
     return ProjectModel(
         name,
         folder / entry["path"],

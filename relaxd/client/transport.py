@@ -1,5 +1,6 @@
 """Requests to one service: authentication, retries, problem documents raised as exceptions."""
 
+import re
 import ssl
 import time
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ LARGEST = 64 << 20
 LARGEST_MODEL = 64 << 30
 MOST_REDIRECTS = 5
 HOME = "relaxd"
+_ERRNO = re.compile(r"\[Errno -?[0-9]+\] ")
 """The namespace of whoever signs in to no service, or to one without tenants."""
 
 
@@ -219,7 +221,7 @@ class Transport:
         )
 
     def _unreachable(self, error: httpx.RequestError) -> ServerUnreachable:
-        why = str(error) or type(error).__name__
+        why = _ERRNO.sub("", str(error)) or type(error).__name__
         return ServerUnreachable(
             f"no answer from {self.url}: {why}",
             hint="start one with `relaxd serve`, or check the URL",

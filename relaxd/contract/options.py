@@ -150,9 +150,9 @@ class CompileOptions:
                     f"option {name!r} must be a number of at least 0, not {value!r}",
                     field=f"options.{name}",
                 )
-        self._limit("cache", "rounding rows of caches")
-        self._limit("weights", "rounding weights")
-        self._limit("precision", "rounding operands")
+        self._limit("cache", "quantized KV caches")
+        self._limit("weights", "quantized weights")
+        self._limit("precision", "quantized operands")
         if self.precision_over is PrecisionOver.KEEP and self.precision_error is None:
             raise DeclarationError(
                 "precision_over=keep keeps layers in float32 until the error is within "

@@ -73,6 +73,7 @@ def test_a_masked_avx512_leaves_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -
 def test_an_unknown_target_names_the_known_ones() -> None:
     with pytest.raises(UnknownTarget) as caught:
         targets.resolve("x86-64-v9")
+    assert caught.value.message == "unknown target 'x86-64-v9'"
     assert caught.value.code == "target.unknown"
     assert caught.value.failure.field == "targets"
     assert caught.value.failure.details["known"] == list(targets.names())

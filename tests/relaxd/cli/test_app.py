@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from relaxd.cli.app import app
+from relaxd.cli.console import Exit
 from relaxd.client import client, transport
 from relaxd.client.extras import OWN
 
@@ -162,7 +163,8 @@ def test_no_server(
     monkeypatch.setattr(transport, "FIRST_PAUSE", 0.01)
     ended = relaxd(*arguments, *NOWHERE)
     assert ended.code == 3
-    assert "no answer from http://127.0.0.1:9" in ended.err
+    assert "no answer from http://127.0.0.1:9: " in ended.err
+    assert "Errno" not in ended.err
     assert relaxd(*arguments, *NOWHERE, "--json").json["error"]["code"] == "server.unreachable"
 
 
@@ -226,6 +228,12 @@ def test_nothing_is_installed_from_an_index_that_does_not_have_it() -> None:
     by_name = re.compile(r"(?:pip|npm|uv|pipx) (?:install|i|add) [\"'`]?relaxd(?!-)\b")
     assert by_name.search("pip install 'relaxd[server]'")
     assert [path for path in (*pages, *sources) if by_name.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/cli.md"])
+def test_pages_name_every_exit_code(page: str) -> None:
+    text = (ROOT / page).read_text().partition("Exit codes: ")[2].partition("\n")[0]
+    assert [int(code) for code in re.findall(r"(?:^|, )([0-9]) ", text)] == list(Exit)
 
 
 def test_targets_of_this_machine(relaxd: Any) -> None:

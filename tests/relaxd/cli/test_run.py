@@ -125,6 +125,11 @@ def test_bad_usage(bundles, arguments, field, message):
     assert message in error["message"]
 
 
+def test_a_file_of_inputs_that_is_not_there(bundles):
+    code, _, err = relaxd("run", bundles / "dims", "--inputs", "absent.npz")
+    assert (code, "there is no file absent.npz" in err, "Errno" in err) == (2, True, False)
+
+
 def test_a_file_of_the_wrong_kind(bundles, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros(1))
     np.savez(tmp_path / "x.npz", x=np.zeros(1))

@@ -239,6 +239,29 @@ def test_the_form_has_every_option_and_sends_those_that_were_chosen(
         assert job["request"]["samples"] == samples
 
 
+def test_a_model_that_lacks_a_declaration_says_so_and_blames_no_node(
+    chromium: Browser, crowded: Live
+) -> None:
+    error = {
+        "message": "the type of input 'x' is not known",
+        "hint": "declare it: --input x=float32[n]",
+    }
+    node = {"node": "fine", "op": "Relu", "supported": True, "why": None}
+    lacking = INSPECTION | {"supported": False, "nodes": [node], "error": error}
+    with open_page(chromium) as page:
+        page.route(
+            "**/v1/inspect*",
+            lambda route: route.fulfill(body=json.dumps(lacking), content_type="application/json"),
+        )
+        page.goto(f"{crowded.url}/#/compile")
+        model: Any = {"name": "m.pt", "mimeType": "application/octet-stream", "buffer": b"m"}
+        page.set_input_files("input[multiple]", [model])
+        expect(page.get_by_text("cannot be compiled as declared")).to_be_visible()
+        expect(page.get_by_text("the type of input 'x' is not known")).to_be_visible()
+        expect(page.get_by_text("declare it: --input x=float32[n]")).to_be_visible()
+        expect(page.get_by_text(re.compile("nodes (that )?cannot be compiled"))).to_have_count(0)
+
+
 def test_the_reference_names_every_endpoint(chromium: Browser, crowded: Live) -> None:
     described = crowded.http.get("/openapi.json").json()["paths"]
     with open_page(chromium) as page:

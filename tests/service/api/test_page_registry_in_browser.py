@@ -73,7 +73,7 @@ def name_it(page: Page, alias: str) -> None:
     """Register what the job built, under an alias if one is given."""
     page.get_by_text("Name it", exact=True).click()
     page.get_by_label("Name", exact=True).fill("minilm")
-    page.get_by_label("Alias that is to name it").fill(alias)
+    page.get_by_label("Alias to point at it").fill(alias)
     page.get_by_label("Labels").fill("commit=1d0f2c")
     page.get_by_role("button", name="Register").click()
 
@@ -144,7 +144,7 @@ def make_a_token(page: Page, guarded: House) -> None:
     """Make one for another tenant, which is shown once and works, and revoke it."""
     page.get_by_label("Tenant").select_option("a")
     page.get_by_label("Name, for the audit log").fill("nightly")
-    page.get_by_label("Days until it ends").fill("90")
+    page.get_by_label("Days until it expires").fill("90")
     page.get_by_role("button", name="Make it for a").click()
     shown = page.get_by_role("status").filter(has_text="Copy the token of nightly now")
     text = shown.locator("code").inner_text()

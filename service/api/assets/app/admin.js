@@ -118,9 +118,9 @@ function Tenants() {
   };
   return html`<div class="stack">${refused}
     <section class="card" aria-labelledby="tenants"><header><h2 id="tenants">Tenants</h2><p class="quiet">Each has its own jobs, models, tokens and limits.</p></header>
-      ${shown || html`<${Table} label="All tenants" none="There is no tenant beside the operator's." titles=${["Name", "Stored", "Running", "Waiting", "Requests", "Weight", "Cache", ""]}
+      ${shown || html`<${Table} label="All tenants" none="There is no tenant beside the operator's." titles=${["Name", "Stored", "Running", "Queued", "Requests", "Weight", "Cache", ""]}
         rows=${data.tenants.map((tenant) => html`<tr key=${tenant.name}><th scope="row" class="wrap">${tenant.name}</th>
-          <td class="num">${bytes(tenant.stores_bytes)}<small class="quiet">of ${limit(tenant.stored_bytes, bytes)}</small></td><td class="num">${limit(tenant.running)}</td><td class="num">${limit(tenant.queued)}</td>
+          <td class="num">${bytes(tenant.stores_bytes)}<small class="quiet">${tenant.stored_bytes == null ? "no limit" : `of ${bytes(tenant.stored_bytes)}`}</small></td><td class="num">${limit(tenant.running)}</td><td class="num">${limit(tenant.queued)}</td>
           <td class="num">${limit(tenant.requests, (value) => `${value}/s`)}</td><td class="num">${tenant.weight}</td><td>${tenant.shares_cache ? "shared" : "its own"}</td>
           <td class="right"><span class="row acts"><button type="button" class="button small bare" aria-label=${`Change ${tenant.name}`} onClick=${() => setEdited(tenant)}>Change</button>
             ${tenant.name !== "default" && html`<${Sure} word="Delete" sure=${`Delete ${tenant.name} with its jobs and tokens`} onSure=${() => act(() => ask(`v1/tenants/${encodeURIComponent(tenant.name)}`, { method: "DELETE" }))} />`}</span></td></tr>`)} />`}
