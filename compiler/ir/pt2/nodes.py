@@ -41,6 +41,10 @@ _PLAIN_LISTS = ("as_ints", "as_floats", "as_bools", "as_strings")
 _INFINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 
+RETURN = Node("prim::Return")
+"""Reads the results of a block."""
+
+
 @dataclass
 class Reading:
     """A graph being read: its values by name, which those of an inner graph are prefixed for."""
@@ -100,7 +104,7 @@ class Reading:
                     for part in (value, *value.producer.arguments):
                         part.users.append(node)
                 block.members.append(node)
-        block.results = [self.argument(output) for output in document["outputs"]]
+        return_values(block, [self.argument(output) for output in document["outputs"]])
         return block
 
     def _nodes(self, entry: Mapping[str, Any]) -> list[Node]:
@@ -243,8 +247,19 @@ def _read_graph(program: Program) -> tuple[Block, dict[str, Value]]:
     for name in program.constants:
         reading.values.setdefault(name, graph.literal(program.constants[name]))
     block = reading.run({"nodes": program.document["nodes"], "outputs": []})
-    block.results = [reading.argument(argument) for _, argument in program.outputs]
+    return_values(block, [reading.argument(argument) for _, argument in program.outputs])
+    for argument in program.mutated.values():
+        reading.argument(argument).users.append(RETURN)
     return block, reading.values
+
+
+def return_values(block: Block, values: list[Value]) -> None:
+    """Make values the results of a block, which count as read there."""
+    block.results = values
+    for value in values:
+        items = value.producer.arguments if value.producer.operator == graph.LIST else []
+        for part in (value, *items):
+            part.users.append(RETURN)
 
 
 def walk(block: Block) -> Iterator[Node]:

@@ -42,9 +42,10 @@ _native_batch_norm_legit.no_stats(input;weight;bias;training;momentum;eps)
 _native_batch_norm_legit_no_training.default(input;weight;bias;running_mean;running_var;momentum;eps)
 _native_multi_head_attention.default(query;key;value;embed_dim;num_head;qkv_weight;qkv_bias;proj_weight;proj_bias;mask=null;need_weights=true;average_attn_weights=true;mask_type=null)
 _nested_tensor_from_mask.default(t;mask;mask_check=true) _nested_tensor_from_mask_left_aligned.default(t;mask)
-_prelu_kernel.default(self;weight) _segment_reduce_backward.default(grad;output;data;reduce;lengths=null;offsets=null;axis=0;initial=null)
-_set_item.Tensor(l;idx;v) _set_item.bool(l;idx;v) _set_item.complex(l;idx;v) _set_item.float(l;idx;v) _set_item.int(l;idx;v)
-_softmax.default(self;dim;half_to_float) _softmax_backward_data.default(grad_output;output;dim;input_dtype)
+_prelu_kernel.default(self;weight) _safe_softmax.default(self;dim;dtype=null)
+_segment_reduce_backward.default(grad;output;data;reduce;lengths=null;offsets=null;axis=0;initial=null) _set_item.Tensor(l;idx;v)
+_set_item.bool(l;idx;v) _set_item.complex(l;idx;v) _set_item.float(l;idx;v) _set_item.int(l;idx;v) _softmax.default(self;dim;half_to_float)
+_softmax_backward_data.default(grad_output;output;dim;input_dtype)
 _to_copy.default(self;dtype=null;layout=null;device=null;pin_memory=null;non_blocking=false;memory_format=null)
 _transformer_encoder_layer_fwd.default(src;embed_dim;num_heads;qkv_weight;qkv_bias;proj_weight;proj_bias;use_gelu;norm_first;eps;norm_weight_1;norm_bias_1;norm_weight_2;norm_bias_2;ffn_weight_1;ffn_bias_1;ffn_weight_2;ffn_bias_2;mask=null;mask_type=null)
 _unique.default(self;sorted=true;return_inverse=false) _unique2.default(self;sorted=true;return_inverse=false;return_counts=false)
@@ -210,8 +211,9 @@ hamming_window.periodic_alpha_beta(window_length;periodic;alpha;beta;dtype=null;
 hann_window.default(window_length;dtype=null;layout=null;device=null;pin_memory=null)
 hann_window.periodic(window_length;periodic;dtype=null;layout=null;device=null;pin_memory=null) hardshrink.default(self;lambd=0.5)
 hardsigmoid.default(self) hardsigmoid_.default(self) hardswish.default(self) hardswish_.default(self)
-hardtanh.default(self;min_val=-1;max_val=1) hardtanh_.default(self;min_val=-1;max_val=1) heaviside.default(self;values)
-heaviside_.default(self;values) hinge_embedding_loss.default(self;target;margin=1.0;reduction=1) histc.default(self;bins=100;min=0;max=0)
+hardtanh.default(self;min_val=-1;max_val=1) hardtanh_.default(self;min_val=-1;max_val=1)
+hash_tensor.default(self;dim=[];keepdim=false;mode=0) heaviside.default(self;values) heaviside_.default(self;values)
+hinge_embedding_loss.default(self;target;margin=1.0;reduction=1) histc.default(self;bins=100;min=0;max=0)
 histogram.bin_ct(self;bins=100;range=null;weight=null;density=false) histogram.bins_tensor(self;bins;weight=null;density=false)
 histogramdd.TensorList_bins(self;bins;range=null;weight=null;density=false)
 histogramdd.default(self;bins;range=null;weight=null;density=false) histogramdd.int_bins(self;bins;range=null;weight=null;density=false)
@@ -514,6 +516,7 @@ REFUSED = {
     "aten::bernoulli": "random numbers differ from run to run, which a compiled model does not",
     "aten::bernoulli_": "random numbers differ from run to run, which a compiled model does not",
     "aten::ctc_loss": "the loss of connectionist temporal classification is not supported; return the log-probabilities, and compute the loss outside of the model",
+    "aten::hash_tensor": "a hash of a tensor's bits is no part of a model; compute it outside",
     "aten::istft": "signals are not put together from spectra of windows; use irfft and fold",
     "aten::multinomial": "random numbers differ from run to run, which a compiled model does not",
     "aten::normal": "random numbers differ from run to run, which a compiled model does not",

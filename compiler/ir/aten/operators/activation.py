@@ -12,6 +12,7 @@ from compiler.ir.aten.operators.unary import of_float
 from compiler.ir.aten.registry import op
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
+from compiler.ir.ops.math import reduce as rd
 from compiler.ir.ops.nn import conv, norm
 from compiler.ir.ops.pointwise import activation as fn
 from compiler.ir.ops.pointwise import elementwise as ew
@@ -174,6 +175,18 @@ def glu(b: Builder, node: Node) -> Value:
 def softmax(b: Builder, node: Node) -> Value:
     """exp(self) over its sum along an axis."""
     return _soft(b, node, log=False)
+
+
+@op("_safe_softmax")
+def safe_softmax(b: Builder, node: Node) -> Value:
+    """softmax, and zeros where all along the axis is -inf."""
+    x = node.value("self")
+    if not x.shape:
+        return _soft(b, node, log=False)
+    infinite = ew.compare(b, x, scalar(b, -np.inf, x.dtype), "equal")
+    excluded = rd.reduce(b, infinite, "min", [node.axis("dim", len(x.shape))], True)
+    soft = _soft(b, node, log=False)
+    return ew.where(b, excluded, scalar(b, 0, soft.dtype), soft)
 
 
 @op("log_softmax", "_log_softmax", "special_log_softmax")

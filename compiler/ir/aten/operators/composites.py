@@ -286,4 +286,5 @@ def _bags(node: Node, rows: Array, member: Array) -> Array:
 
 
 refuse("resize_", "resize_as_", why="a tensor's size is not changed in place; use reshape or pad")
+refuse("hash_tensor", why="a hash of a tensor's bits is no part of a model; compute it outside")
 refuse("istft", why="signals are not put together from spectra of windows; use irfft and fold")

@@ -5,7 +5,6 @@ assertions that such programs carry.
 import math
 from typing import Any
 
-import numpy as np
 from tvm.ir import Expr as PrimExpr
 
 from compiler.ir.aten.node import Node, Spectrum
@@ -14,7 +13,7 @@ from compiler.ir.aten.operators.normalization import refuse_training
 from compiler.ir.aten.operators.shapes import item
 from compiler.ir.aten.registry import op, plain
 from compiler.ir.graph.builder import Builder
-from compiler.ir.graph.values import Known, Value
+from compiler.ir.graph.values import Value
 from compiler.ir.ops.math import fourier
 from compiler.ir.ops.nn import conv
 from compiler.ir.ops.nn import norm as nn_norm
@@ -40,17 +39,10 @@ def local_scalar(b: Builder, node: Node) -> Any:
 
 @op("native_group_norm")
 def native_group_norm(b: Builder, node: Node) -> list[Any]:
-    """group_norm of [N, C, ..]; its mean and inverse standard deviation are not supported."""
-    _refuse_moments(node)
-    x, channels = node.value("input"), node.int("C")
-    weight, bias = node.optional("weight"), node.optional("bias")
-    ones, zeros = (
-        Known(np.full([channels], value, np.dtype(x.dtype)), x.dtype) for value in (1, 0)
-    )
-    normal = nn_norm.group_norm(
-        b, x, weight or ones, bias or zeros, node.int("group"), node.float("eps"), False
-    )
-    return [normal, None, None]
+    """group_norm of [N, C, ..], with the mean and inverse standard deviation of each group."""
+    weight, bias, eps = node.optional("weight"), node.optional("bias"), node.float("eps")
+    groups = node.int("group")
+    return list(nn_norm.group_norm_moments(b, node.value("input"), weight, bias, groups, eps))
 
 
 @op("_native_batch_norm_legit")
@@ -62,20 +54,14 @@ def batch_norm_of_batch(b: Builder, node: Node) -> list[Any]:
             reason="unsupported_form",
             hint="export the model in evaluation mode",
         )
-    _refuse_moments(node)
     x = node.value("input")
     weight, bias = (
         None if value is None else conv.per_channel(b, value, x)
         for value in (node.optional("weight"), node.optional("bias"))
     )
     axes = [axis for axis in range(len(x.shape)) if axis != 1]
-    normal = nn_norm.layer_norm_moments(b, x, weight, bias, axes, node.float("eps"))[0]
-    return [normal, None, None]
-
-
-def _refuse_moments(node: Node) -> None:
-    if any(list(output.uses()) for output in list(node.raw.outputs())[1:]):
-        node.fail("the statistics of a normalisation are not supported", reason="unsupported_form")
+    normal, *statistics = nn_norm.layer_norm_moments(b, x, weight, bias, axes, node.float("eps"))
+    return [normal, *(layout.reshape(b, value, [x.shape[1]]) for value in statistics)]
 
 
 @op("native_dropout")

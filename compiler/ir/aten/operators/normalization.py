@@ -88,20 +88,9 @@ def rms_norm(b: Builder, node: Node) -> Value:
 @op("group_norm")
 def group_norm(b: Builder, node: Node) -> Value:
     """Over each group of channels of [N, C, ..] with its spatial axes."""
-    x = node.value("input")
-    weight, bias = node.optional("weight"), node.optional("bias")
-    channels = x.shape[1]
-    if not isinstance(channels, int):
-        node.fail(
-            "group_norm over a symbolic number of channels is not supported",
-            reason="unsupported_form",
-        )
-    ones, zeros = (
-        Known(np.full([channels], value, np.dtype(x.dtype)), x.dtype) for value in (1, 0)
-    )
-    return nn_norm.group_norm(
-        b, x, weight or ones, bias or zeros, node.int("num_groups"), node.float("eps"), False
-    )
+    weight, bias, eps = node.optional("weight"), node.optional("bias"), node.float("eps")
+    groups = node.int("num_groups")
+    return nn_norm.group_norm_moments(b, node.value("input"), weight, bias, groups, eps)[0]
 
 
 @op("instance_norm")

@@ -156,24 +156,37 @@ def group_norm(
     """X [N, C, *spatial] normalised over each group of channels; scale and bias are [C], or
     [groups] where `per_group`.
     """
+    if not per_group:
+        return group_norm_moments(b, x, scale, bias, groups, epsilon)[0]
+    grouped, axes = _by_group(b, x, groups)
+    columns = [layout.reshape(b, value, [1, groups, *[1] * len(axes)]) for value in (scale, bias)]
+    return layout.reshape(
+        b, layer_norm_moments(b, grouped, columns[0], columns[1], axes, epsilon)[0], x.shape
+    )
+
+
+def group_norm_moments(
+    b: Builder, x: Value, scale: Value | None, bias: Value | None, groups: int, epsilon: float
+) -> tuple[Value, Value, Value]:
+    """X [N, C, *spatial] normalised over each group of channels, with the mean and the inverse
+    standard deviation of each, [N, groups]; scale and bias are [C].
+    """
+    grouped, axes = _by_group(b, x, groups)
+    normal, *statistics = layer_norm_moments(b, grouped, None, None, axes, epsilon)
+    columns = [None if value is None else per_channel(b, value, x) for value in (scale, bias)]
+    mean, inverse = (layout.reshape(b, value, [x.shape[0], groups]) for value in statistics)
+    return affine(b, layout.reshape(b, normal, x.shape), *columns), mean, inverse
+
+
+def _by_group(b: Builder, x: Value, groups: int) -> tuple[Value, list[int]]:
+    """X as [N, groups, C // groups, *spatial], and the axes behind the groups."""
     b.require(
         ex.equal(ex.floormod(x.shape[1], groups), 0),
         f"{x.shape[1]} channels do not divide into {groups} groups",
     )
     depth = b.facts.simplify(ex.floordiv(x.shape[1], groups))
     grouped = layout.reshape(b, x, [x.shape[0], groups, depth, *x.shape[2:]])
-    axes = list(range(2, len(grouped.shape)))
-    if per_group:
-        columns = [
-            layout.reshape(b, value, [1, groups, *[1] * len(axes)]) for value in (scale, bias)
-        ]
-        return layout.reshape(
-            b, layer_norm_moments(b, grouped, columns[0], columns[1], axes, epsilon)[0], x.shape
-        )
-    normal = layout.reshape(
-        b, layer_norm_moments(b, grouped, None, None, axes, epsilon)[0], x.shape
-    )
-    return affine(b, normal, per_channel(b, scale, x), per_channel(b, bias, x))
+    return grouped, list(range(2, len(grouped.shape)))
 
 
 def softmax(b: Builder, x: Value, axis: int, log: bool = False) -> Value:

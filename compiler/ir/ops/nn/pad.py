@@ -51,12 +51,15 @@ def pad(
         return x
     if mode is PadMode.CONSTANT:
         return _constant(b, x, before, shape, touched, fill)
-    # What is cropped does not come back in the padding at the other end.
+    starts = [ex.maximum(amount, 0) for amount in before]
     first = [_cropped(b, amount) for amount in before]
     extents = [
         b.facts.simplify(ex.sub(extent, ex.add(start, _cropped(b, amount))))
         for extent, start, amount in zip(x.shape, first, after, strict=True)
     ]
+    if mode is PadMode.EDGE:
+        # A clamped position needs no crop, and has an edge where everything is cropped.
+        starts, first, extents = before, [0] * len(shape), list(x.shape)
     for axis in touched:
         _demand_source(b, extents[axis], shape[axis])
     source_index = _SOURCES[mode]
@@ -65,8 +68,7 @@ def pad(
         def element(*position: Any) -> Any:
             return data(
                 *(
-                    source_index(i - ex.prim(ex.maximum(before[axis], 0)), extents[axis])
-                    + ex.prim(first[axis])
+                    source_index(i - ex.prim(starts[axis]), extents[axis]) + ex.prim(first[axis])
                     if axis in touched
                     else i
                     for axis, i in enumerate(position)

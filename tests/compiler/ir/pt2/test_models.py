@@ -181,3 +181,10 @@ def test_higher_order_operators_are_refused_by_name() -> None:
 
     with pytest.raises(ImportFailed, match="the higher-order operator while_loop"):
         import_program(export(Function(steps), (torch.ones(2),)))
+
+
+def test_results_that_only_the_caller_reads() -> None:
+    def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return nn.functional.adaptive_max_pool1d(x, 2, return_indices=True)
+
+    check(of, ("float32", "n,3,7"), sizes=(3, 2), forms=(False,))

@@ -102,3 +102,14 @@ def test_sides() -> None:
         ),
         (FLOATS, "n,4"),
     )
+
+
+def test_edges_where_all_is_cropped() -> None:
+    check(
+        lambda x: (
+            F.pad(x, (-4, 5, 0, 0), "replicate"),
+            F.pad(x, (0, 0, 2, -1), "replicate"),
+            F.pad(x, (1, -4, -1, 2), "replicate"),
+        ),
+        (FLOATS, "2,n+1,4"),
+    )

@@ -1,5 +1,6 @@
 """Normalization against torch, the axes symbolic."""
 
+import torch
 from torch import nn
 
 from tests.compiler.ir.torchscript.running import check
@@ -27,3 +28,20 @@ def test_rms() -> None:
 
 def test_bn1() -> None:
     check(nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5)), (FLOATS, "n,4"))
+
+
+def test_statistics_of_groups() -> None:
+    def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        every = torch.native_group_norm(x, None, None, x.shape[0], 4, 6, 2, 1e-5)
+        return *every, torch.nn.functional.group_norm(x, 2)
+
+    check(of, (FLOATS, "n,4,6"))
+
+
+def test_softmax_of_rows_without_weight() -> None:
+    def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        masked = torch.where(x > 0.5, x, -torch.inf)
+        safe = torch.ops.aten._safe_softmax
+        return safe(masked, 1), safe(masked, 0, dtype=torch.float64), safe(x, -1)
+
+    check(of, (FLOATS, "n,2"))
