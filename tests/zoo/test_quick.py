@@ -1,4 +1,6 @@
-"""The zoo's quick cases: a packaged model, and a graph network from one of torch's exporters."""
+"""The zoo's quick cases: a packaged model, and graph networks from one of torch's exporters and as
+programs with their dims.
+"""
 
 import pytest
 
@@ -9,8 +11,11 @@ from tests.zoo.measure import Outcome, measure
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("key", ["magika", "message_passing-torchscript"])
-def test_beside_onnx_runtime(key):
+QUICK = ("magika", "message_passing-torchscript", "message_passing-pt2", "graph_attention-relaxd")
+
+
+@pytest.mark.parametrize("key", QUICK)
+def test_beside_the_reference(key):
     result = measure(CASES[key])
     assert (result.outcome, result.error, result.unproven) == (Outcome.OK, "", [])
     assert list(result.points) == list(CASES[key].points)
