@@ -78,16 +78,19 @@ class _Writer(NodeWriter):
         return True
 
     def _fits(self, op: str, weight: Array, right: _Bytes, attributes: Mapping[str, Any]) -> bool:
-        """True for weights of one scale, or one a column, and zero points of 0."""
-        if right.zero and np.any(numpy_helper.to_array(self.known[right.zero])):
-            return False
+        """True for weights of one scale, or one a column; of groups, without zero points."""
         if op == "Conv":
+            if attributes.get("group", 1) != 1 and self._has_zeros(right):
+                return False
             return weight.ndim > 2 and (right.scale.size == 1 or right.axis == 0)
         plain = all(attributes.get(name, 1.0) == 1.0 for name in ("alpha", "beta"))
         if weight.ndim != 2 or attributes.get("transA", 0) or not plain:
             return False
         columns = 0 if attributes.get("transB", 0) else 1
         return right.scale.size == 1 or right.axis % 2 == columns
+
+    def _has_zeros(self, right: _Bytes) -> bool:
+        return bool(right.zero) and bool(np.any(numpy_helper.to_array(self.known[right.zero])))
 
     def _write(
         self,
@@ -100,7 +103,8 @@ class _Writer(NodeWriter):
         attributes: Mapping[str, Any],
     ) -> None:
         end = f"{node.output[0]}{_ENDING}"
-        operands = [left.name, weight, *([left.zero] if left.zero else [])]
+        zeros = [left.zero, right.zero] if self._has_zeros(right) else [left.zero]
+        operands = [left.name, weight, *(zeros if any(zeros) else [])]
         accumulators = self.node(op, f"{end}_sums", *operands, label=node, **attributes)
         floats = self.node("Cast", f"{end}_floats", accumulators, to=TensorProto.FLOAT)
         scale = (left.scale.reshape(-1) * right.scale.reshape(-1)).astype(np.float32)

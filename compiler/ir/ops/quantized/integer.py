@@ -13,6 +13,7 @@ import numpy as np
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
 from compiler.ir.ops.math import linear
+from compiler.ir.ops.math import reduce as rd
 from compiler.ir.ops.nn import conv as nn_conv
 from compiler.ir.ops.nn.window import Window
 from compiler.ir.ops.pointwise import elementwise as ew
@@ -58,6 +59,13 @@ def matmul(b: Builder, x: Value, y: Value, x_zero: Value | None, y_zero: Value |
     """
     b.quantized = True
     depth = x.shape[-1]
+    y, y_zero, rest = _fit_bytes(b, y, y_zero, len(y.shape) - 1)
+    if rest is not None:
+        # x @ (y - zero) = x @ y - zero * sum(x): weights less a zero point would take nine bits.
+        left = subtract_zero(b, x, x_zero, max(len(x.shape) - 2, 0), _exact_dtype(b, depth))
+        totals = ew.cast(b, rd.reduce(b, left, "sum", [-1], True), "int32")
+        result = matmul(b, x, y, x_zero, None)
+        return ew.subtract(b, result, ew.multiply(b, totals, rest))
     row, column = max(len(x.shape) - 2, 0), len(y.shape) - 1
     bound = _bound(b, span(x, x_zero), y, y_zero, depth, max(len(y.shape) - 2, 0), column)
     parts = _parts(b, depth, bound)
@@ -90,6 +98,18 @@ def conv(
     """
     b.quantized = True
     depth, taps = weight.shape[1], ex.prod(weight.shape[2:])
+    if groups == 1:
+        weight, weight_zero, rest = _fit_bytes(b, weight, weight_zero, 0)
+        if rest is not None:
+            # As for matmuls, with the sums under each window.
+            dtype = _exact_dtype(b, ex.mul(depth, taps))
+            left = rd.reduce(b, subtract_zero(b, x, x_zero, 1, dtype), "sum", [1], True)
+            ones = Known.of(np.ones((1, 1, *weight.shape[2:]), np.dtype(dtype)))
+            totals = ew.cast(b, nn_conv.conv(b, left, ones, None, window, 1), "int32")
+            result = conv(b, x, weight, x_zero, None, window, 1)
+            channels = rest.shape[0] if rest.shape else 1
+            spread = layout.reshape(b, rest, [channels, *[1] * len(weight.shape[2:])])
+            return ew.subtract(b, result, ew.multiply(b, totals, spread))
     bound = _bound(b, span(x, x_zero), weight, weight_zero, ex.mul(depth, taps), 1, 0)
     parts = _parts(b, depth, bound)
     if len(parts) > 1 and groups > 1:
@@ -109,6 +129,30 @@ def conv(
     return (
         _summed(b, partial, parts) if parts else nn_conv.conv(b, left, right, None, window, groups)
     )
+
+
+def _fit_bytes(
+    b: Builder, values: Value, zero: Value | None, axis: int
+) -> tuple[Value, Value | None, Value | None]:
+    """Known weights as int8 where they are bytes with zero points: (weights, zero point) that stand
+    for the same, and what is left of the zero points, int32, where weights less those take more
+    than 8 bits. Others as they are.
+    """
+    if not isinstance(values, Known) or not (zero is None or isinstance(zero, Known)):
+        return values, zero, None
+    if values.dtype not in ("int8", "uint8") or zero is None and values.dtype == "int8":
+        return values, zero, None
+    centred = _known(subtract_zero(b, values, zero, axis, "int32")).data
+    if not centred.size or -128 <= centred.min() and centred.max() <= 127:
+        return Known(centred.astype(np.int8), "int8"), None, None
+    signed, rest = as_int8(b, values, zero)
+    return signed, None, rest
+
+
+def _exact_dtype(b: Builder, count: Extent) -> str:
+    """float32 where sums of so many bytes are exact in it, else int32."""
+    most = b.facts.bounds(count)[1]
+    return "float32" if most is not None and most * 255 <= EXACT else "int32"
 
 
 def _bound(

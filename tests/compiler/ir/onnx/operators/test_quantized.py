@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import tvm
 from onnx import helper
+from tvm import relax
 
 from compiler.errors import ImportFailed
+from compiler.passes.pack.integer import PackInteger
+from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.ir.onnx.running import (
     Arrays,
     assert_like_onnxruntime,
@@ -19,6 +23,7 @@ from tests.compiler.ir.onnx.running import (
     normal,
     session_of,
 )
+from tests.support.geometries import has_int8, host
 
 MICROSOFT = "com.microsoft"
 
@@ -167,6 +172,27 @@ def test_integer_matmuls_less_zero_points() -> None:
     assert_within_one_step(
         one_node("MatMulInteger", {"x": "uint8[n,6]"}, constants, "x w a b", ""), ROWS
     )
+
+
+@pytest.mark.parametrize("zeros", [131, 128, 0])
+def test_unsigned_weights_stay_bytes(zeros: int) -> None:
+    """Less a zero point they would take nine bits, two bytes of the library each."""
+    constants = {"w": integers(40, 64), "a": u8(9), "b": np.full(64, zeros, np.uint8)}
+    model = one_node("MatMulInteger", {"x": "uint8[n,40]"}, constants, "x w a b", "")
+    packed = PackInteger(VectorUnit.of(host())).apply(
+        relax.transform.FoldConstant()(build(model).imported.module)
+    )
+    large: list[Any] = []
+    relax.analysis.post_order_visit(
+        packed["main"],
+        lambda node: (
+            large.append(node.value.numpy())
+            if isinstance(node, tvm.ir.GenericConst) and node.value.numpy().size >= 40 * 64
+            else None
+        ),
+    )
+    assert [weight.dtype for weight in large] == [np.int8] * len(large)
+    assert large or not has_int8()
 
 
 @pytest.mark.parametrize("groups", [1, 2])
