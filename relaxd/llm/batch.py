@@ -2,6 +2,7 @@
 prefilled between their steps.
 """
 
+import time
 from collections.abc import Iterator
 
 from relaxd.errors import RelaxdError
@@ -37,6 +38,12 @@ class Batch:
         return len(self._running) + (self._entering is not None)
 
     @property
+    def cache_usage(self) -> float:
+        """The share of the KV cache that running sequences fill; may be read from any thread."""
+        filled = sum(len(each.prompt) + len(each.tokens) for each in list(self._running))
+        return filled / (self._slots.count * self._slots.capacity)
+
+    @property
     def free(self) -> bool:
         """True if a prompt may enter."""
         return self._entering is None and len(self._running) < self._slots.count
@@ -47,6 +54,8 @@ class Batch:
 
     def enter(self, generation: Generation) -> None:
         """Begin a sequence, or resume a preempted one."""
+        if generation.entered is None:
+            generation.entered = time.perf_counter()
         self._entering = generation
         self._begun = False
 

@@ -142,6 +142,11 @@ class Engine:
         with self._changed:
             return self._batch.count, len(self._waiting)
 
+    @property
+    def cache_usage(self) -> float:
+        """The share of the KV cache that running sequences fill."""
+        return self._batch.cache_usage
+
     def check_load(self) -> None:
         """Raises what `generate` would raise now whatever the prompt: ClosedError, or OverloadError
         where too many requests wait.
@@ -229,11 +234,13 @@ class Engine:
         self._check_bytes([prompt])
         return self._text().encode(prompt, special=False)
 
-    def encode(self, prompt: str | Sequence[int]) -> list[int]:
-        """The tokens of a prompt; raises InputError, CapacityError."""
+    def encode(self, prompt: str | Sequence[int], *, special: bool = True) -> list[int]:
+        """The tokens of a prompt; special: with those that the tokenizer puts around every text.
+        Raises InputError, CapacityError.
+        """
         if isinstance(prompt, str):
             self._check_bytes([prompt])
-            prompt = self._text().encode(prompt)
+            prompt = self._text().encode(prompt, special=special)
         if not len(prompt):
             raise InputError("the prompt is empty", field="prompt")
         if len(prompt) >= self.capacity:
@@ -266,6 +273,15 @@ class Engine:
                 hint="name the folder that holds it",
             )
         return self.text
+
+    def spell(self, token: int) -> bytes:
+        """The bytes of a token; without a tokenizer, its number in words."""
+        return f"token_id:{token}".encode() if self.text is None else self.text.spell(token)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without special ones; raises InputError."""
+        self._check_tokens(tokens, "tokens")
+        return self._text().decode(tokens)
 
     def _check_sampling(self, sampling: Sampling) -> None:
         """Raise InputError for what this model or tokenizer cannot follow."""

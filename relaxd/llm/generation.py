@@ -76,6 +76,8 @@ class Generation:
         self.tokens: list[int] = []
         self.finish: Finish | None = None
         self.began = time.perf_counter()
+        self.entered: float | None = None
+        """When its prompt began to be computed."""
         self.times: list[float] = []
         self._ends = ends.union(sampling.stop_tokens)
         self._sampler = Sampler(sampling, self.prompt)

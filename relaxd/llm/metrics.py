@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Generation
+from relaxd.llm.vllm_metrics import VllmMetrics
 
 _FIRST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _BETWEEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -20,8 +21,9 @@ class LlmMetrics:
     relaxd_llm_requests_now: by `state`, `running` or `waiting`.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, name: str) -> None:
         self._registry = CollectorRegistry()
+        self._vllm = VllmMetrics(engine, name, self._registry)
         shared: dict[str, Any] = {"registry": self._registry}
         self._first = Histogram(
             "relaxd_llm_first_token_seconds", "To the first token.", buckets=_FIRST, **shared
@@ -40,6 +42,7 @@ class LlmMetrics:
 
     def count_completion(self, generation: Generation) -> None:
         """Count a completion that has ended."""
+        self._vllm.count_completion(generation)
         self._ended.labels(generation.finish.value if generation.finish else "cancelled").inc()
         self._tokens.labels("prompt").inc(len(generation.prompt))
         self._tokens.labels("reused").inc(generation.reused or 0)

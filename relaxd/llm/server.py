@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from relaxd.llm.wire.answers import Answer
 from relaxd.llm.wire.documents import read_document
 from relaxd.llm.wire.failures import failure
 from relaxd.llm.wire.requests import Asked, read_request
+from relaxd.llm.wire.tokens import detokenize, tokenize
 
 MAX_BODY = 8 << 20
 ALL_BODIES = 64 << 20
@@ -68,6 +69,8 @@ def create_app(engine: Engine, name: str, access: Access = _ANYONE) -> Starlette
             Route("/v1/chat/completions", endpoint.chat, methods=["POST"]),
             Route("/v1/completions", endpoint.complete, methods=["POST"]),
             Route("/v1/models", endpoint.models),
+            Route("/tokenize", endpoint.tokenize, methods=["POST"]),
+            Route("/detokenize", endpoint.detokenize, methods=["POST"]),
             Route("/metrics", endpoint.show_metrics),
             Route("/healthz", endpoint.health),
         ],
@@ -101,7 +104,7 @@ class _Endpoint:
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
         self._name = name
-        self._metrics = LlmMetrics(engine)
+        self._metrics = LlmMetrics(engine, name)
         self._bodies = BodyBudget(_longest_body(engine), ALL_BODIES)
         self._most_values = _VALUES + _PER_TOKEN * engine.capacity
         self._quick = BoundedThreads("plain", 4, 1024)
@@ -125,6 +128,27 @@ class _Endpoint:
         """POST /v1/completions."""
         return await self._answer(request, chat=False)
 
+    async def tokenize(self, request: Request) -> Response:
+        """POST /tokenize."""
+        return await self._convert(request, tokenize)
+
+    async def detokenize(self, request: Request) -> Response:
+        """POST /detokenize."""
+        return await self._convert(request, detokenize)
+
+    async def _convert(
+        self, request: Request, convert: Callable[[Engine, Any], dict[str, Any]]
+    ) -> Response:
+        try:
+            async with self._bodies.read(request) as body:
+                document = await self._parse(body)
+                threads = self._large if len(body) > _LARGE else self._quick
+                return JSONResponse(await threads.run(partial(convert, self._engine, document)))
+        except RelaxdError as error:
+            return self.refuse(request, error)
+        except ClientDisconnect:
+            return Response(status_code=400)
+
     async def models(self, request: Request) -> Response:
         """GET /v1/models."""
         own = {"id": self._name, "object": "model", "created": 0, "owned_by": "relaxd"}
@@ -141,11 +165,11 @@ class _Endpoint:
     async def _answer(self, request: Request, *, chat: bool) -> Response:
         try:
             async with self._bodies.read(request) as body:
-                want = await self._read(body, chat=chat)
+                want = read_request(await self._parse(body), chat=chat)
                 listening = Listening()
                 threads = self._threads(want, len(body))
                 await threads.run(partial(listening.begin, self._engine, want))
-            answer = Answer(self._name, self._spell, chat=chat, n=want.n)
+            answer = Answer(self._name, self._engine.spell, chat=chat, n=want.n)
             stream, usage = want.stream, want.usage
             # The prompt is not kept for as long as its answer takes.
             del want, body
@@ -164,12 +188,11 @@ class _Endpoint:
         """The answer of an error that nothing foresees, which the server logs."""
         return self.refuse(request, RelaxdError("an unexpected error; the server's log has it"))
 
-    async def _read(self, body: bytes, *, chat: bool) -> Asked:
-        """The request of a body; of a large one in a thread, as it takes long."""
+    async def _parse(self, body: bytes) -> Any:
+        """The document of a body; of a large one in a thread, as it takes long."""
         if len(body) <= _LARGE:
-            return read_request(read_document(body, self._most_values), chat=chat)
-        document = await self._large.run(partial(read_document, body, self._most_values))
-        return read_request(document, chat=chat)
+            return read_document(body, self._most_values)
+        return await self._large.run(partial(read_document, body, self._most_values))
 
     def _threads(self, want: Asked, size: int) -> BoundedThreads:
         grammar = want.sampling.grammar
@@ -178,10 +201,6 @@ class _Endpoint:
         if grammar is not None and not self._engine.has_compiled(grammar):
             return self._with_grammar
         return self._large if size > _LARGE else self._quick
-
-    def _spell(self, token: int) -> bytes:
-        text = self._engine.text
-        return f"token_id:{token}".encode() if text is None else text.spell(token)
 
     async def _complete(self, request: Request, listening: Listening, answer: Answer) -> Response:
         """The answer at once; a client that leaves ends it."""

@@ -14,7 +14,7 @@ SPACES = r"(\n {0,32}| )?"
 
 
 class Choice(StrEnum):
-    """Whether a model may, must not, or must call tools."""
+    """How free a model is to call tools: it may, must not, or must call one."""
 
     AUTO = "auto"
     NONE = "none"

@@ -67,6 +67,13 @@ def _is_text(text: str) -> bool:
     return True
 
 
+def read_object(document: Any) -> Mapping[str, Any]:
+    """The document of a body that has fields; raises InputError for any other."""
+    if not isinstance(document, Mapping):
+        raise InputError("the body must be a JSON object")
+    return document
+
+
 def read_field(document: Mapping[str, Any], name: str, *kinds: type) -> Any:
     """The value of a field, None for none; raises InputError for one that is of no such type."""
     value = document.get(name)

@@ -8,7 +8,7 @@ from relaxd.errors import InputError
 from relaxd.llm.grammar import Grammar, Syntax
 from relaxd.llm.sampling import Sampling
 from relaxd.llm.tools import NO_TOOLS, Tools
-from relaxd.llm.wire.documents import read_field
+from relaxd.llm.wire.documents import read_field, read_object
 from relaxd.llm.wire.messages import read_messages
 from relaxd.llm.wire.tools import read_tools
 
@@ -45,8 +45,7 @@ class Asked:
 
 def read_request(document: Any, *, chat: bool) -> Asked:
     """Reads a request's body; raises InputError for what is malformed or cannot be followed."""
-    if not isinstance(document, Mapping):
-        raise InputError("the body must be a JSON object")
+    document = read_object(document)
     for name, nothing in _REFUSED.items():
         if name in document and document[name] not in nothing:
             raise InputError(f"{name} is not supported", hint="leave it out", field=name)
