@@ -27,7 +27,10 @@ def test_redis_itself_is_no_sentinel() -> None:
 
 @pytest.mark.parametrize(
     ("url", "named"),
-    [("sentinel://one:1,two:2/0", "master_name=mymaster"), ("amqp://one", "amqp:// is not a supported broker")],
+    [
+        ("sentinel://one:1,two:2/0", "master_name=mymaster"),
+        ("amqp://one", "amqp:// is not a supported broker"),
+    ],
 )
 def test_a_broker_that_would_fail_at_the_first_submission_is_refused_at_the_start(
     monkeypatch: pytest.MonkeyPatch, url: str, named: str

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from tvm import relax, tirx
 
 from compiler.ir.aten.node import Node

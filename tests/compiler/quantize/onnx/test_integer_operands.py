@@ -93,7 +93,11 @@ def test_matmuls(kind: str, op: str, transposed: bool, zeros: int) -> None:
 
 def test_groups_less_a_zero_point_stay_in_floats() -> None:
     """Weights less their zero points take nine bits, and groups have no sum that they share."""
-    weight, scale, zero = np.ones((6, 1, 3, 3), "int8"), np.float32(0.5), np.array(3, "int8")
+    weight, scale, zero = (
+        np.ones((6, 1, 3, 3), "int8"),
+        np.array(0.5, "float32"),
+        np.array(3, "int8"),
+    )
     node = NODE("Conv", ["xf", "wf", "b"], ["y"], group=3)
     model = model_with(node, weight, scale, zero, 0, "uint8", "float32[n,3,h,w]")
     assert multiply_integers(model) is model
