@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 
 from artifacts import open_store
 from service.core import Core
@@ -23,7 +24,7 @@ def main() -> None:
     core = Core(settings, db, store, FakeCompiler(), FakeDoorbell(), time.time)
     left, real = int(sys.argv[1]), holdings.release
 
-    def release(core: Core, digests: set[str], before: float) -> list[str]:
+    def release(core: Core, digests: Iterable[str], before: float) -> list[str]:
         nonlocal left
         left -= 1
         if not left:
