@@ -11,7 +11,7 @@ from typing import Any
 
 from compiler.errors import ProfileError, summary
 from compiler.isolation.memory import read_peak_memory
-from compiler.isolation.step import Record, run_task, serve
+from compiler.isolation.step import Outcome, Record, run_task, serve
 from compiler.profile.kernels import operators
 from compiler.profile.machine import machine
 from compiler.profile.timing import alternating
@@ -23,6 +23,7 @@ from relaxd.errors import ExecutionError
 
 Inputs = Mapping[str, Any]
 Call = Callable[[Inputs], Any]
+_OF_POINTS = ("point", "left_out", "asked")
 _POINT_LABELS = ("sample", "min", "opt", "max")
 _NO_GRID, _NO_CALLS = Trials((), ()), FirstCalls()
 _LONG_SECONDS = 0.5
@@ -78,13 +79,11 @@ def profile(
         "grid_seconds": grid_seconds,
     }
     # The task keeps to its budget by itself; the limit here is for a call that does not come back.
-    outcome = run_task(
-        "compiler.profile.measure",
-        spec,
-        folder / "profile.jsonl",
-        seconds=2 * seconds + (2 * grid_seconds if further else 0) + 10,
-        memory_bytes=memory_bytes,
-    )
+    limits = {
+        "seconds": 2 * seconds + (2 * grid_seconds if further else 0) + 10,
+        "memory_bytes": memory_bytes,
+    }
+    outcome = _run_beside_crashes(spec, folder, limits)
     if not outcome.ended and "time budget" not in (outcome.reason or ""):
         raise ProfileError(
             f"the library's process {outcome.reason}", reason="crashed", output=outcome.output
@@ -102,9 +101,26 @@ def profile(
         for trial in chosen
         if trial.point.label not in reported
     ]
-    facts = {key: value for key, value in merged.items() if key not in ("point", "left_out")}
+    facts = {key: value for key, value in merged.items() if key not in _OF_POINTS}
     not_tried = [*left_out, *unreached, *(skipped.to_json() for skipped in grid.left_out)]
     return {"measured": True, **facts, "points": points, "left_out": not_tried}
+
+
+def _run_beside_crashes(spec: Record, folder: Path, limits: Mapping[str, Any]) -> Outcome:
+    """Run the task, and once more without the reference at each point where its process crashed
+    with it: that of ONNX Runtime does at images of one pixel, where layers of GoogLeNet are empty.
+    """
+    crashed: dict[str, str] = {}
+    while True:
+        records = folder / f"profile.{len(crashed)}.jsonl"
+        arguments = {**spec, "crashed": crashed}
+        outcome = run_task("compiler.profile.measure", arguments, records, **limits)
+        asked = [record["asked"] for record in outcome.records if "asked" in record]
+        timed = {record["point"]["label"] for record in outcome.records if "point" in record}
+        is_late = "time budget" in (outcome.reason or "")
+        if outcome.ended or is_late or not asked or asked[-1] in timed | crashed.keys():
+            return outcome
+        crashed[asked[-1]] = f"its process {outcome.reason}"
 
 
 def _wanted(trial: Trial, taken: float | None = None) -> Record:
@@ -115,8 +131,8 @@ def _wanted(trial: Trial, taken: float | None = None) -> Record:
 
 def measure(spec: Record, record: Callable[[Record], None]) -> None:
     """spec: bundle, seconds, grid_seconds, peak_rss_bytes of another process, and points and grid
-    as `{label, dims, inputs}`, with `taken` where a call's seconds are known; records what it has
-    as soon as it has it.
+    as `{label, dims, inputs}`, with `taken` where a call's seconds are known; crashed: by label,
+    why the reference is not asked at a point. Records what it has as soon as it has it.
     """
     from relaxd.loader.model import load
 
@@ -130,7 +146,7 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     points = _within_budget(model, spec["points"], TimeBudget(spec["seconds"] / 2), record)
     record({"peak_rss_bytes": max(read_peak_memory(), spec["peak_rss_bytes"])})
     reference = _reference(spec.get("reference"), model.threads, record) if points else None
-    stopwatch = _Stopwatch(model, reference)
+    stopwatch = _Stopwatch(model, reference, spec["crashed"], record)
     deadline = time.perf_counter() + spec["seconds"] / 2
     for position, admitted in enumerate(points):
         share = (deadline - time.perf_counter()) / (len(points) - position)
@@ -218,9 +234,16 @@ class _Admitted:
 class _Stopwatch:
     """Times the library, and the reference beside it where there is one."""
 
-    def __init__(self, model: Any, reference: tuple[str, Call] | None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        reference: tuple[str, Call] | None,
+        crashed: Mapping[str, str],
+        record: Callable[[Record], None],
+    ) -> None:
         self.model = model
-        self._reference = reference
+        self._reference, self._crashed = reference, crashed
+        self._record = record
         self._slower = 1.0
         """How many times the library's time the reference took at the last point."""
 
@@ -238,6 +261,7 @@ class _Stopwatch:
         started = time.perf_counter()
         try:
             if objection is None:
+                self._record({"asked": admitted.point["label"]})
                 run(inputs)
         except Exception as error:
             objection = summary(error)
@@ -253,6 +277,8 @@ class _Stopwatch:
         return {**library, "reference": {**reference, **engine}}
 
     def _objection(self, admitted: _Admitted, seconds: float, *, is_favoured: bool) -> str | None:
+        if reason := self._crashed.get(admitted.point["label"]):
+            return reason
         expected = self._slower * admitted.taken
         least = _FAVOURED_SECONDS if is_favoured else _REFERENCE_SECONDS
         if expected <= max(_REFERENCE_SHARE * seconds, least):

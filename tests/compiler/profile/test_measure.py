@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from compiler import build
-from compiler.errors import CompileError
+from compiler.errors import CompileError, ProfileError
 from compiler.isolation.messages import CompileJob
+from compiler.isolation.step import Outcome
+from compiler.profile import measure
 from compiler.profile.measure import profile
 from compiler.verify.inputs import npz
 from compiler.verify.inputs.inputs import Trial, Trials
@@ -99,3 +101,28 @@ def test_a_long_call_of_verification_is_not_made_again(tmp_path: Path) -> None:
     (point,) = measured["points"]
     assert (point["median_ms"], point["runs"], point["stable"]) == (7000, 1, False)
     assert measured["peak_rss_bytes"] == 1 << 40
+
+
+def test_a_reference_that_crashes_is_left_out_at_that_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, str]] = []
+    died = Outcome([{"point": {"label": "min"}}, {"asked": "opt"}], False, "died of SIGFPE")
+
+    def run(module: str, spec: dict[str, Any], *arguments: Any, **limits: Any) -> Outcome:
+        asked.append(dict(spec["crashed"]))
+        return died if "opt" not in spec["crashed"] else Outcome([], True)
+
+    monkeypatch.setattr(measure, "run_task", run)
+    nothing = Trials((), ())
+    assert profile(tmp_path, nothing, tmp_path, seconds=1, memory_bytes=1)["measured"]
+    assert asked == [{}, {"opt": "its process died of SIGFPE"}]
+
+
+def test_a_library_that_crashes_beside_no_reference_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = Outcome([{"asked": "min"}, {"point": {"label": "min"}}], False, "died of SIGSEGV")
+    monkeypatch.setattr(measure, "run_task", lambda *arguments, **limits: died)
+    with pytest.raises(ProfileError, match="died of SIGSEGV"):
+        profile(tmp_path, Trials((), ()), tmp_path, seconds=1, memory_bytes=1)
