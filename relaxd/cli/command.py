@@ -34,11 +34,11 @@ def _trouble_of(error: OSError) -> FileTrouble | None:
     """The typed error for a path that the system refuses, or a full disk; None for any other."""
     path = f": {error.filename}" if error.filename else ""
     if error.errno in _FULL:
-        hint = "make room on the disk, or name another folder; TMPDIR names that of scratch files"
+        hint = "free some space, or give another folder; TMPDIR is that of temporary files"
         return FileTrouble(f"the disk is full{path} ({error.strerror})", hint=hint)
     if error.errno in _REFUSED and path:
-        hint = "name a path that is there and may be written"
-        return FileTrouble(f"cannot use a path{path} ({error.strerror})", hint=hint)
+        hint = "give a path that exists and may be written"
+        return FileTrouble(f"cannot use the path {error.filename}: {error.strerror}", hint=hint)
     return None
 
 
