@@ -36,7 +36,7 @@ class StoreCollector(Collector):
             ran_at = tx.connection.execute(last).scalar_one()
         yield GaugeMetricFamily(
             "relaxd_store_bytes",
-            "Estimate of the store's size: the last collection's count, and what came since.",
+            "Estimate of the store's size: the last audit's count, and what came and went since.",
             value=values[STORE_BYTES],
         )
         if (quota := self._core.settings.store_quota_mb) is not None:

@@ -65,6 +65,13 @@ def last_began(core: Core, name: str) -> float:
         return float(tx.connection.execute(query).scalar_one())
 
 
+def note_run(core: Core, name: str, began: float) -> None:
+    """Note that the chore was done, by a process that began it then."""
+    with core.writing() as tx:
+        mine = update(chores).where(chores.c.name == name)
+        tx.connection.execute(mine.values(ran_at=began))
+
+
 def is_due(core: Core, name: str, every_s: float) -> bool:
     """True if the chore last began `every_s` or longer ago and nobody is at it."""
     with core.reading() as tx:

@@ -36,6 +36,14 @@ def insert_into(
     return (postgresql.insert if is_postgresql else sqlite.insert)(table).values(rows)
 
 
+def lock_blobs(tx: Transaction, digests: Iterable[str]) -> None:
+    """Lock the rows of these blobs in the order in which all lock them, so that nobody waits for
+    whoever waits for them.
+    """
+    rows = select(blobs.c.digest).where(blobs.c.digest.in_(list(digests)))
+    tx.connection.execute(rows.order_by(blobs.c.digest).with_for_update())
+
+
 def note_blobs(tx: Transaction, found: Mapping[str, tuple[int, float]]) -> None:
     """Note blobs by digest, with the size and the time of the last touch of each."""
     if not found:
@@ -97,6 +105,7 @@ def read_new(core: Core, beat: Callable[[], None]) -> None:
         for part in _parts(sorted(documents)):
             beat()
             with core.writing() as tx:
+                lock_blobs(tx, part)
                 note_edges(tx, {digest: documents[digest] for digest in part})
 
 

@@ -46,13 +46,20 @@ from service.usecases.store.reserving import Reservation
 _BATCH = 500
 
 
-def _may_read() -> ColumnElement[bool]:
-    tenant, digest = bindparam("tenant", type_=String), bindparam("digest", type_=String)
+def _is_open() -> ColumnElement[bool]:
     others = tenants.alias()
     alone = ~exists().where(others.c.name != DEFAULT)
-    never = ~exists().where(counters.c.name == TENANTS_DELETED)
+    return alone & ~exists().where(counters.c.name == TENANTS_DELETED)
+
+
+IS_OPEN = _is_open()
+"""Whether `default` may read everything: there never was another tenant."""
+
+
+def _may_read() -> ColumnElement[bool]:
+    tenant, digest = bindparam("tenant", type_=String), bindparam("digest", type_=String)
     own = exists().where(holdings.c.tenant == tenant, holdings.c.digest == digest)
-    return or_(own, (tenant == DEFAULT) & alone & never)
+    return or_(own, (tenant == DEFAULT) & IS_OPEN)
 
 
 MAY_READ = _may_read()

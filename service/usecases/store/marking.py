@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import CTE, Select, delete, insert, or_, select, union
+from sqlalchemy import CTE, Select, delete, exists, insert, or_, select, union
 
 from service.core import Core
 from service.db.schema import (
@@ -10,6 +10,7 @@ from service.db.schema import (
     builds,
     edges,
     garbage,
+    holdings,
     jobs,
     model_versions,
     pins,
@@ -17,6 +18,7 @@ from service.db.schema import (
 )
 from service.domain import Sweep
 from service.usecases.store import expiring
+from service.usecases.store.holdings import IS_OPEN
 
 TAG, ACTION = "tag", "action"
 """Kinds of rows of `records`: by repository and tag, and by the digest of an action key."""
@@ -96,4 +98,8 @@ def _reach(*roots: Select[str]) -> CTE:
     (digest,) = named.columns
     first = select(digest.label("digest")).where(digest.is_not(None))
     needed = first.cte("needed", recursive=True)
-    return needed.union(select(edges.c.child).join(needed, edges.c.parent == needed.c.digest))
+    # A referrer that nobody may read was a deleted tenant's.
+    is_held = exists().where(holdings.c.digest == edges.c.child)
+    keeps = or_(~edges.c.is_referrer, is_held, IS_OPEN)
+    kept = select(edges.c.child).join(needed, edges.c.parent == needed.c.digest).where(keeps)
+    return needed.union(kept)

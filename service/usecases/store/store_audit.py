@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection
 from itertools import islice
 
-from sqlalchemy import ColumnElement, delete, func, insert, select
+from sqlalchemy import ColumnElement, delete, func, select
 
 from artifacts.parallel import call_many
 from relaxd.contract.canonical import is_digest
@@ -44,29 +44,33 @@ def is_due(core: Core) -> bool:
 
 
 def run(core: Core, beat: Beat) -> None:
-    """Note all blobs, tags and action records of the store; raises StorageFailed, ChoreTaken."""
-    last = chores.last_began(core, chores.AUDIT)
-    with chores.turn(core, chores.AUDIT) as turn:
-
-        def beat_both() -> None:
-            beat()
-            turn.renew()
-
-        compare(core, beat_both, last)
+    """Note all blobs, tags and action records of the store, at the turn of a collection; raises
+    StorageFailed, and then the audit does not count.
+    """
+    began = core.clock()
+    compare(core, beat, chores.last_began(core, chores.AUDIT))
+    chores.note_run(core, chores.AUDIT, began)
 
 
 def compare(core: Core, beat: Beat, last: float = 0.0) -> None:
     """Do what `run` does, at no one's turn; `last` is when the last audit began."""
     count = _note_blobs(core, beat)
-    if catalog.count_blobs(core)[0] > count:
+    if _is_more(catalog.count_blobs(core)[0], count):
         _forget_missing(core, beat)
     _note_tags(core)
     count = _note_actions(core, beat, last)
     with core.reading() as tx:
         rows = select(func.count()).select_from(store_records).where(_ACTIONS)
         known = tx.connection.execute(rows).scalar_one()
-    if known > count:
+    if _is_more(known, count):
         _forget_gone_actions(core, beat)
+
+
+def _is_more(known: int, listed: int) -> bool:
+    """True if more have rows than what came during the listing may make it: rows too many do no
+    harm, and to find them takes a look at each.
+    """
+    return known - listed > listed // 100
 
 
 def _note_blobs(core: Core, beat: Beat) -> int:
@@ -110,7 +114,7 @@ def _note_tags(core: Core) -> None:
     with core.writing() as tx:
         tx.connection.execute(delete(store_records).where(store_records.c.kind == TAG))
         for start in range(0, len(rows), BATCH):
-            tx.connection.execute(insert(store_records), rows[start : start + BATCH])
+            _write_records(tx, rows[start : start + BATCH])
 
 
 def job_of(repository: str, tag: str) -> str | None:
@@ -165,11 +169,11 @@ def _note_actions(core: Core, beat: Beat, last: float) -> int:
             if digest
         ]
         with core.writing() as tx:
-            _write_actions(tx, rows)
+            _write_records(tx, rows)
     return count
 
 
-def _write_actions(tx: Transaction, rows: list[Row]) -> None:
+def _write_records(tx: Transaction, rows: list[Row]) -> None:
     if rows:
         added = catalog.insert_into(tx, store_records, rows)
         values = {name: added.excluded[name] for name in ("digest", "written_at")}

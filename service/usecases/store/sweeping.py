@@ -57,7 +57,7 @@ def _look_again(core: Core, sweep: Sweep, beat: Beat) -> None:
     with core.reading() as tx:
         digests = tx.connection.scalars(select(garbage.c.digest).where(is_parent)).all()
     young = []
-    for digest, touched in call_many(core.store.blobs.last_touch, digests):
+    for digest, touched in call_many(core.store.blobs.last_touch, sorted(digests)):
         beat()
         if touched is not None and touched >= sweep.before:
             young.append({"of": digest, "touched": touched})
@@ -92,7 +92,7 @@ def work(core: Core, sweep: Sweep, beat: Beat, *, wait: bool) -> list[str]:
     this process has removed. Raises StorageFailed.
     """
     removed: list[str] = []
-    while shards := _shards(core):
+    while shards := _shards(core, sweep):
         random.shuffle(shards)
         took = [_take(core, sweep, shard, beat, removed) for shard in shards]
         if not any(took):
@@ -103,21 +103,22 @@ def work(core: Core, sweep: Sweep, beat: Beat, *, wait: bool) -> list[str]:
     return removed
 
 
-def _shards(core: Core) -> list[str]:
+def _shards(core: Core, sweep: Sweep) -> list[str]:
     """Those with blobs whose turn it is; of few blobs, one for all."""
-    query = select(func.substr(garbage.c.digest, 8, 2)).where(_is_next()).distinct()
+    query = select(func.substr(garbage.c.digest, 8, 2)).where(_is_next(sweep)).distinct()
     with core.reading() as tx:
         shards = list(tx.connection.scalars(query))
         marked = tx.connection.execute(select(func.count()).select_from(garbage)).scalar_one()
     return shards if marked > FEW else [ALL] * bool(shards)
 
 
-def _is_next() -> ColumnElement[bool]:
-    parent = blobs.alias()
+def _is_next(sweep: Sweep) -> ColumnElement[bool]:
+    """The condition on marked blobs that are to be removed now, by that sweep and no later one."""
+    parent, is_under_way = blobs.alias(), exists().where(sweeps.c.began_at == sweep.began_at)
     is_referred_to = exists().where(
         edges.c.child == garbage.c.digest, ~edges.c.is_referrer, parent.c.digest == edges.c.parent
     )
-    return garbage.c.is_removed.is_(None) & ~is_referred_to
+    return garbage.c.is_removed.is_(None) & is_under_way & ~is_referred_to
 
 
 def _take(core: Core, sweep: Sweep, shard: str, beat: Beat, removed: list[str]) -> bool:
@@ -125,7 +126,7 @@ def _take(core: Core, sweep: Sweep, shard: str, beat: Beat, removed: list[str]) 
     name = f"{chores.GC}-{shard or SHARDS[0]}"
     try:
         with chores.turn(core, name) as turn:
-            while page := _page(core, shard):
+            while page := _page(core, sweep, shard):
                 beat()
                 turn.renew()
                 removed += _remove(core, sweep, page)
@@ -136,8 +137,8 @@ def _take(core: Core, sweep: Sweep, shard: str, beat: Beat, removed: list[str]) 
     return True
 
 
-def _page(core: Core, shard: str) -> list[str]:
-    query = select(garbage.c.digest).where(in_shard(garbage.c.digest, shard), _is_next())
+def _page(core: Core, sweep: Sweep, shard: str) -> list[str]:
+    query = select(garbage.c.digest).where(in_shard(garbage.c.digest, shard), _is_next(sweep))
     with core.reading() as tx:
         return list(tx.connection.scalars(query.order_by(garbage.c.digest).limit(PAGE)))
 
@@ -154,6 +155,7 @@ def _remove(core: Core, sweep: Sweep, page: list[str]) -> list[str]:
             restore()
     missing = holdings.release(core, gone, sweep.began_at)
     with core.writing() as tx:
+        catalog.lock_blobs(tx, page)
         catalog.forget_blobs(tx, missing, sweep.before)
         now = update(blobs).where(blobs.c.digest.in_(spared))
         tx.connection.execute(now.values(touched_at=tx.now))

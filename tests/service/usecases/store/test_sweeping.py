@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from artifacts.documents import BUNDLE, EMPTY, Descriptor, is_complete, manifest_bytes
+from artifacts.documents import BUNDLE, EMPTY, MANIFEST, Descriptor, is_complete, manifest_bytes
+from artifacts.errors import StorageFailed
 from relaxd.contract.canonical import digest_of
-from service.db.schema import blobs, edges, garbage, holdings, sweeps
+from service.db.schema import TENANTS_DELETED, blobs, counters, edges, garbage, holdings, sweeps
 from service.identity import DEFAULT
 from service.usecases import chores
 from service.usecases.store import catalog, collecting, pinning, store_audit, sweeping
@@ -146,6 +147,40 @@ def test_a_blob_without_a_row_stays_until_an_audit_has_seen_it(core):
     core = replace(core, clock=lambda: time.time() + 130)
     assert store_audit.is_due(core)
     assert collecting.run(core).removed == (unseen,)
+
+
+def test_a_referrer_goes_with_the_last_tenant_that_may_read_it(core):
+    subject = push(core, "kept")
+    pinning.pin(core, subject, who="me", why="")
+    store, referrers = rights.view(core, DEFAULT).blobs, []
+    for name in ("ours", "theirs"):
+        empty = Descriptor(EMPTY, store.put(b"{}").digest, 2)
+        about = Descriptor(MANIFEST, subject, store.size(subject))
+        layers = [Descriptor(EMPTY, store.put(name.encode()).digest, len(name))]
+        manifest = store.put(manifest_bytes(BUNDLE, empty, layers, {}, about)).digest
+        core.store.references.refer("team/models", subject, manifest)
+        referrers.append(manifest)
+    age(core)
+    assert collecting.run(core).removed == ()
+    theirs = holdings.c.digest.in_([referrers[1], digest_of(b"theirs")])
+    with core.writing() as tx:
+        tx.connection.execute(holdings.delete().where(theirs))
+        tx.connection.execute(counters.insert().values(name=TENANTS_DELETED, value=1))
+    assert set(collecting.run(core).removed) == {referrers[1], digest_of(b"theirs")}
+
+
+def test_an_audit_that_fails_is_due_again(core, monkeypatch):
+    def fail(tx, rows):
+        raise StorageFailed("away", hint="")
+
+    core.store.references.tag("team/models", "v1", push(core, "one"))
+    with monkeypatch.context() as patched:
+        patched.setattr(store_audit, "_write_records", fail)
+        with pytest.raises(StorageFailed):
+            collecting.run(core)
+    assert store_audit.is_due(core)
+    collecting.run(core)
+    assert not store_audit.is_due(core)
 
 
 def test_an_audit_forgets_rows_of_blobs_that_are_gone(core):
