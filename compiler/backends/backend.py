@@ -29,8 +29,8 @@ from compiler.passes import manager
 from compiler.passes.pipelines import Interface, has_object_by_kernel
 from compiler.runtimes import linking
 from compiler.targets import ObjectFormat, Runtime, Target
-from compiler.tir.c_text import identifier
 from relaxd.contract.bundle.manifest import Manifest
+from relaxd.contract.dims.axis_forms import identifier
 from relaxd.contract.options import Flavour
 
 if TYPE_CHECKING:

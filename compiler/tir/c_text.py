@@ -4,10 +4,7 @@ Sums, differences and products that may leave 64 bits, as far as the ranges of t
 the call with an error (RD_ADD and its like in support.h); all others are plain C.
 """
 
-import ast
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import tvm
@@ -18,6 +15,7 @@ from compiler.errors import CodegenError
 from compiler.tir.exprs import is_choice
 from compiler.tir.ranges import Range, needs_more_bits
 from relaxd.contract.dims.axes import Axis
+from relaxd.contract.dims.axis_forms import AxisForms, write_axis
 
 C_TYPES = {
     "bool": "uint8_t",
@@ -68,27 +66,6 @@ _CHECKED: dict[type, str] = {
     prim.Mul: "RD_MUL({}, {})",
 }
 """What stands for the operations whose result may need more than 64 bits."""
-
-
-@dataclass(frozen=True)
-class AxisForms:
-    """How a language writes what axes are made of."""
-
-    divide: str
-    remainder: str
-    minimum: str
-    maximum: str
-    number: Callable[[int], str] = str
-    add: str = "({} + {})"
-    subtract: str = "({} - {})"
-    multiply: str = "({} * {})"
-
-    def operator(self, node: ast.operator) -> str:
-        """The form of an operation on two texts."""
-        plain = {ast.Add: self.add, ast.Sub: self.subtract, ast.Mult: self.multiply}
-        return plain.get(type(node)) or (
-            self.divide if isinstance(node, ast.FloorDiv) else self.remainder
-        )
 
 
 _SMALL = 1 << 31
@@ -146,39 +123,14 @@ def expression(
     return form.format(*(expression(part, names, ranges) for part in (expr.a, expr.b)))
 
 
-def axis_expression(axis: Axis, names: Mapping[str, str], forms: AxisForms = _C_AXIS) -> str:
+def axis_expression(axis: Axis, names: Mapping[str, str]) -> str:
     """An axis of an input, given the name of every dim."""
-    return _axis(axis.tree, names, forms)
-
-
-def _axis(node: ast.expr, names: Mapping[str, str], forms: AxisForms) -> str:
-    match node:
-        case ast.Constant(value=int(value)):
-            return forms.number(value)
-        case ast.Name(id=name):
-            return names[name]
-        case ast.UnaryOp(operand=operand):
-            return f"(-{_axis(operand, names, forms)})"
-        case ast.BinOp(left=left, op=op, right=right):
-            texts = (_axis(side, names, forms) for side in (left, right))
-            return forms.operator(op).format(*texts)
-        case ast.Call(func=ast.Name(id=name), args=[first, *rest]):
-            text = _axis(first, names, forms)
-            form = forms.minimum if name == "min" else forms.maximum
-            for other in rest:
-                text = form.format(text, _axis(other, names, forms))
-            return text
-    raise AssertionError(ast.dump(node))
+    return write_axis(axis, names, _C_AXIS)
 
 
 def variables(expr: Any) -> list[Any]:
     """The dims that an extent depends on."""
     return [] if isinstance(expr, int) else list(tirx.analysis.undefined_vars(expr))
-
-
-def identifier(text: str) -> str:
-    """The text with everything else than letters, digits and underscores replaced."""
-    return re.sub(r"\W", "_", text, flags=re.ASCII)
 
 
 def quote(text: str) -> str:

@@ -20,9 +20,10 @@ from compiler.codegen.standalone.values import (
 )
 from compiler.errors import CodegenError
 from compiler.passes.lower.functions.c_interface import fill_size
-from compiler.tir.c_text import expression, identifier, quote
+from compiler.tir.c_text import expression, quote
 from compiler.tir.exprs import op_name
 from compiler.tir.ranges import ANY, OF_TENSORS, Range
+from relaxd.contract.dims.axis_forms import identifier
 from relaxd.contract.dims.names import with_names
 
 SHAPE_READS = ("relax.tensor_to_shape", "vm.builtin.tensor_to_shape")

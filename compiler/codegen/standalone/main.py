@@ -15,6 +15,7 @@ from compiler.codegen.standalone.values import TensorValue, tensors_in
 from compiler.tir import ranges
 from compiler.tir.c_text import axis_expression, element_bytes
 from compiler.tir.exprs import op_name
+from relaxd.contract.dims.axis_forms import bound_dims
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec
 
@@ -34,15 +35,6 @@ class Main:
     ranks: tuple[int, ...]
     items: tuple[int, ...]
     shapes: tuple[tuple[str, ...], ...]
-
-
-def bound_dims(inputs: Sequence[TensorSpec], dims: Sequence[Dim]) -> tuple[Dim, ...]:
-    """The dims that a call binds: those that an axis of an input names, in the order of names, as
-    in manifest.json.
-    """
-    named = {name for spec in inputs for axis in spec.shape for name in axis.dims}
-    bound = [dim for dim in dims if dim.name in named]
-    return tuple(sorted(bound, key=lambda dim: dim.name))
 
 
 def main_function(

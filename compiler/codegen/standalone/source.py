@@ -7,10 +7,11 @@ from types import MappingProxyType
 
 import tvm
 
-from compiler.codegen.standalone.main import Main, bound_dims, main_function
+from compiler.codegen.standalone.main import Main, main_function
 from compiler.codegen.standalone.model import Driver, c_type
 from compiler.passes.lower.functions.c_interface import Kernel, Task
 from compiler.tir.c_text import element_bytes, quote
+from relaxd.contract.dims.axis_forms import bound_dims
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec, storage_of
 

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.codegen.standalone.source import Signature
-from compiler.tir.c_text import (
-    AxisForms,
-    axis_expression,
-    element_bytes,
-    identifier,
-)
+from compiler.tir.c_text import element_bytes
+from relaxd.contract.dims.axis_forms import AxisForms, identifier, write_axis
 from relaxd.contract.dims.names import clean_comment
 from relaxd.contract.dims.tensors import TensorSpec, storage_of
 
@@ -163,7 +159,7 @@ def _ranges(signature: Signature, margin: str) -> str:
 def _count(spec: TensorSpec, names: _Names, language: str, item: int) -> str:
     """Elements of an input, times the bytes of each."""
     forms = _AXES[language]
-    sizes = [axis_expression(axis, names.dims, forms) for axis in spec.shape]
+    sizes = [write_axis(axis, names.dims, forms) for axis in spec.shape]
     return " * ".join([forms.number(item), *sizes])
 
 

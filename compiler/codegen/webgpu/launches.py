@@ -10,8 +10,9 @@ from tvm.ir.prim import expr as prim
 from compiler.codegen.standalone.memory import size_of
 from compiler.errors import CodegenError
 from compiler.passes.lower.functions.c_interface import Kernel, extents_of, placeholders_of
-from compiler.tir.c_text import expression, identifier
+from compiler.tir.c_text import expression
 from compiler.tir.exprs import dtype_of, op_name
+from relaxd.contract.dims.axis_forms import identifier
 
 _LAUNCH = "tirx.call_ffi_kernel"
 _DATA = "tirx.buffer_data"
