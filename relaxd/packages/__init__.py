@@ -1,0 +1,1 @@
+"""Packages of a bundle in the form that an ecosystem installs."""

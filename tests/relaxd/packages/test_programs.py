@@ -1,0 +1,137 @@
+"""Packages built and run by the tools of their ecosystems: each example alone, and one program with
+two models, whose answers and errors are the same in every language.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from typer.testing import CliRunner
+
+from relaxd.cli.app import app
+from tests.relaxd.packages.models import mlp
+
+pytestmark = pytest.mark.slow
+
+PROGRAMS = Path(__file__).parent / "programs"
+MODELS = ("mlp", "odd")
+LIBRARIES = [f"-lrelaxd_{name}" for name in MODELS]
+ERRORS = [
+    "1 n = 9, it must be 1 to 8",
+    "5 bind the dims before a run",
+    "5 x has 256 elements, it must have 64",
+]
+ODD = {
+    "return 2 4": [1, 0, 2, 0, 0, 0, 0, 0],
+    "N 2": [6, 7],
+    "where 2 3": [0, 0, 1, 0, 2, 1],
+    "return 2 0": [],
+    "where 2 0": [],
+}
+
+
+def run(*command: object, cwd: Path, **environment: str) -> str:
+    """What the command prints; fails where it warns or ends by an error."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def package(bundle: Path, kind: str, output: Path, *options: str) -> None:
+    ended = CliRunner().invoke(
+        app, ["package", str(bundle), "--as", kind, "-o", str(output), *options]
+    )
+    assert ended.exit_code == 0, ended.output
+
+
+def check_example(printed: str) -> None:
+    """The first row of the model's output on 0, 1/8 ... 7/8 is in what an example printed."""
+    x = np.arange(32) % 8 / 8
+    name, *numbers = printed.translate(str.maketrans("[],", "   ")).split()
+    assert (name.lower(), numbers[:2]) == ("y", ["1", "7"])
+    np.testing.assert_allclose([float(number) for number in numbers[2:]], product(x), atol=1e-5)
+
+
+def product(x: np.ndarray) -> np.ndarray:
+    (weights,) = mlp().graph.initializer
+    return np.maximum(x @ numpy_helper.to_array(weights).astype(np.float64), 0)
+
+
+def check_two(printed: str) -> None:
+    """What the programs with two models print."""
+    *lines, last = printed.splitlines()
+    expected = product(np.arange(32) / 32)
+    for line, n in zip(lines[:4], (1, 2, 8, 3), strict=True):
+        name, _, values = line.partition(":")
+        assert name == f"y {n} 7"
+        numbers = np.array(values.split(), np.float64).reshape(n, 7)
+        np.testing.assert_allclose(numbers, np.tile(expected, (n, 1)), atol=2e-6)
+    assert [line.lower() for line in lines[4:7]] == [line.lower() for line in ERRORS]
+    assert lines[7].startswith("5 ")
+    parts = (line.partition(":") for line in lines[8:])
+    assert {name: list(map(float, text.split())) for name, _, text in parts} == ODD
+    assert last == "1 seq-len = 6, it must be 0 to 64, a multiple of 4"
+
+
+def need(*programs: str) -> None:
+    for program in programs:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+
+
+def test_the_models_are_what_the_programs_expect() -> None:
+    onnx.checker.check_model(mlp())
+    assert product(np.arange(32) / 32).max() > 1
+
+
+@pytest.fixture(scope="module")
+def prefix(two: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prefix with the packages of both models, for CMake and for pkg-config."""
+    folder = tmp_path_factory.mktemp("prefix")
+    for name in MODELS:
+        for kind in ("cmake", "pkg-config"):
+            package(two / name, kind, folder / f"{name}-{kind}")
+            shutil.copytree(folder / f"{name}-{kind}", folder / "prefix", dirs_exist_ok=True)
+    return folder / "prefix"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_example_of_cmake(two: Path, prefix: Path, name: str, tmp_path: Path) -> None:
+    need("cmake", "c++", "make")
+    example = prefix / f"share/relaxd_{name}/example"
+    run("cmake", "-S", example, "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={prefix}", cwd=tmp_path)
+    run("cmake", "--build", tmp_path, cwd=tmp_path)
+    run("ctest", "--output-on-failure", cwd=tmp_path)
+    if name == "mlp":
+        weights = prefix / "share/relaxd_mlp/weights.bin"
+        check_example(run(tmp_path / "example", weights, cwd=tmp_path))
+
+
+def test_the_example_of_pkg_config(prefix: Path) -> None:
+    need("pkg-config", "c++", "make")
+    printed = run(
+        *("make", "-s", "run"),
+        cwd=prefix / "share/relaxd_mlp/example",
+        PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"),
+    )
+    check_example(printed)
+
+
+def test_two_models_in_one_program_of_cpp(prefix: Path, tmp_path: Path) -> None:
+    need("c++")
+    strict = ("-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+    where = (f"-I{prefix}/include", f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib")
+    run("c++", *strict, PROGRAMS / "two.cpp", *where, *LIBRARIES, "-o", "two", cwd=tmp_path)
+    check_two(run("./two", prefix / "share/relaxd_mlp/weights.bin", cwd=tmp_path))
