@@ -10,7 +10,7 @@ from relaxd.contract.bundle.manifest import FILENAME, Manifest
 from relaxd.contract.options import Flavour
 from relaxd.errors import DeclarationError
 from relaxd.packages.interface import Interface
-from relaxd.packages.languages import CPP, Language
+from relaxd.packages.languages import CPP, RUST, Language
 from relaxd.packages.template import fill
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -23,6 +23,7 @@ class Kind(StrEnum):
     KITOPS = "kitops"
     CMAKE = "cmake"
     PKG_CONFIG = "pkg-config"
+    CARGO = "cargo"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ _PREFIX = ("lib", "include", "share/PREFIX")
 _LAYOUTS: Mapping[Kind, Layout] = {
     Kind.CMAKE: Layout(CPP, ("cpp", "cmake"), *_PREFIX),
     Kind.PKG_CONFIG: Layout(CPP, ("cpp", "pkg-config"), *_PREFIX),
+    Kind.CARGO: Layout(RUST, ("cargo",), "lib", "include", ""),
 }
 
 

@@ -135,3 +135,33 @@ def test_two_models_in_one_program_of_cpp(prefix: Path, tmp_path: Path) -> None:
     where = (f"-I{prefix}/include", f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib")
     run("c++", *strict, PROGRAMS / "two.cpp", *where, *LIBRARIES, "-o", "two", cwd=tmp_path)
     check_two(run("./two", prefix / "share/relaxd_mlp/weights.bin", cwd=tmp_path))
+
+
+@pytest.fixture(scope="module")
+def crates(two: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need("cargo")
+    folder = tmp_path_factory.mktemp("crates")
+    for name in MODELS:
+        package(two / name, "cargo", folder / name)
+    return folder
+
+
+def cargo(crates: Path, folder: str, *command: str) -> str:
+    environment = {"CARGO_TARGET_DIR": str(crates / "target"), "RUSTFLAGS": "-D warnings"}
+    return run("cargo", *command, "--quiet", "--offline", cwd=crates / folder, **environment)
+
+
+def test_the_example_of_a_crate(crates: Path) -> None:
+    check_example(cargo(crates, "mlp", "run", "--example", "run"))
+    assert "where_ [2, 3] [0, 0, 0, 1, 2, 3]" in cargo(crates, "odd", "run", "--example", "run")
+
+
+def test_two_models_in_one_program_of_rust(crates: Path) -> None:
+    dependencies = "".join(f'relaxd_{name} = {{ path = "../{name}" }}\n' for name in MODELS)
+    (crates / "two/src").mkdir(parents=True)
+    (crates / "two/Cargo.toml").write_text(
+        '[package]\nname = "two"\nversion = "0.1.0"\nedition = "2021"\n\n[dependencies]\n'
+        + dependencies
+    )
+    shutil.copy(PROGRAMS / "two.rs", crates / "two/src/main.rs")
+    check_two(cargo(crates, "two", "run"))
