@@ -10,7 +10,7 @@ from relaxd.contract.bundle.manifest import FILENAME, Manifest
 from relaxd.contract.options import Flavour
 from relaxd.errors import DeclarationError
 from relaxd.packages.interface import Interface
-from relaxd.packages.languages import CPP, RUST, Language
+from relaxd.packages.languages import CPP, GO, RUST, Language
 from relaxd.packages.template import fill
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -24,6 +24,7 @@ class Kind(StrEnum):
     CMAKE = "cmake"
     PKG_CONFIG = "pkg-config"
     CARGO = "cargo"
+    GO = "go"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ _LAYOUTS: Mapping[Kind, Layout] = {
     Kind.CMAKE: Layout(CPP, ("cpp", "cmake"), *_PREFIX),
     Kind.PKG_CONFIG: Layout(CPP, ("cpp", "pkg-config"), *_PREFIX),
     Kind.CARGO: Layout(RUST, ("cargo",), "lib", "include", ""),
+    Kind.GO: Layout(GO, ("go",), "lib", "", ""),
 }
 
 
@@ -64,14 +66,12 @@ def package_of(
         for tree in layout.trees
         for path, text in _read_templates(_TEMPLATES / tree)
     }
+    data = [name for name in (manifest.weights_file, "LICENSES") if name in manifest.files]
     copies = {
-        f"{layout.library}/{values['link_file']}": manifest.library,
-        f"{layout.header}/PREFIX.h": "model.h",
-        f"{layout.data}/{FILENAME}": FILENAME,
+        str(PurePosixPath(layout.library, values["link_file"])): manifest.library,
+        str(PurePosixPath(layout.header, "PREFIX.h")): "model.h",
+        **{str(PurePosixPath(layout.data, name)): name for name in (FILENAME, *data)},
     }
-    for name in (manifest.weights_file, "LICENSES"):
-        if name in manifest.files:
-            copies[f"{layout.data}/{name}"] = name
     return _named(texts, manifest), _named(copies, manifest)
 
 

@@ -165,3 +165,28 @@ def test_two_models_in_one_program_of_rust(crates: Path) -> None:
     )
     shutil.copy(PROGRAMS / "two.rs", crates / "two/src/main.rs")
     check_two(cargo(crates, "two", "run"))
+
+
+@pytest.fixture(scope="module")
+def modules(two: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need("go", "cc")
+    folder = tmp_path_factory.mktemp("modules")
+    for name in MODELS:
+        package(two / name, "go", folder / name)
+    return folder
+
+
+def test_the_example_of_a_go_module(modules: Path) -> None:
+    assert run("gofmt", "-l", "mlp", "odd", cwd=modules) == ""
+    run("go", "vet", "./...", cwd=modules / "odd")
+    check_example(run("go", "run", "./example", "weights.bin", cwd=modules / "mlp"))
+
+
+def test_two_models_in_one_program_of_go(modules: Path) -> None:
+    folder = modules / "two"
+    folder.mkdir()
+    lines = [f"require relaxd.local/{name} v0.0.0" for name in MODELS]
+    lines += [f"replace relaxd.local/{name} => ../{name}" for name in MODELS]
+    (folder / "go.mod").write_text("\n\n".join(["module two", "go 1.18", *lines]) + "\n")
+    shutil.copy(PROGRAMS / "two.go", folder / "main.go")
+    check_two(run("go", "run", ".", "../mlp/weights.bin", cwd=folder))

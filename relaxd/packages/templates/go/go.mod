@@ -1,0 +1,3 @@
+module relaxd.local/@short@
+
+go 1.18
