@@ -99,26 +99,42 @@ def ask_reference(
     """
     first_refusal: list[LeftOut] = []
     deadline = time.monotonic() + budget.seconds / 2
-    for name in reference.engines:
-        seconds = max(deadline - time.monotonic(), 1.0)
-        spec = {
-            "engine": name,
-            **reference.spec,
-            "seconds": seconds,
-            "points": [trial.to_spec(side, distinct=distinct) for trial in trials],
-        }
-        outcome = run_task(
-            "compiler.verify.reference.onnx",
-            spec,
-            folder / f"{side}.{name}.jsonl",
-            seconds=seconds,
-            memory_bytes=budget.memory_bytes,
-        )
-        answered, left_out = _sorted_out(trials, outcome, "refused", f"{name} refused")
+    for engine in reference.engines:
+        names, answered, left_out, unasked = list[str](), list[Trial](), list[LeftOut](), trials
+        while unasked:
+            seconds = max(deadline - time.monotonic(), 1.0)
+            spec = {
+                "engine": engine,
+                **reference.spec,
+                "seconds": seconds,
+                "points": [trial.to_spec(side, distinct=distinct) for trial in unasked],
+            }
+            outcome = run_task(
+                "compiler.verify.reference.onnx",
+                spec,
+                folder / f"{side}.{engine}.{len(trials) - len(unasked)}.jsonl",
+                seconds=seconds,
+                memory_bytes=budget.memory_bytes,
+            )
+            crashed = _crashed_at(unasked, outcome)
+            asked, unasked = unasked[: crashed + 1], unasked[crashed + 1 :]
+            well, others = _sorted_out(asked, outcome, "refused", f"{engine} refused")
+            names += [_name(outcome)] if well else []
+            answered, left_out = answered + well, left_out + others
         if answered:
-            return _name(outcome), answered, left_out
+            return names[0], answered, left_out
         first_refusal = first_refusal or left_out
     return "", [], first_refusal
+
+
+def _crashed_at(trials: Sequence[Trial], outcome: Outcome) -> int:
+    """The index of the trial at which the engine's process died of a signal, behind which the
+    others can be asked; that of the last where it did not, or died before the first.
+    """
+    known = {record["index"] for record in outcome.records if "index" in record}
+    index = next((i for i, trial in enumerate(trials) if trial.index not in known), len(trials))
+    died = not outcome.ended and (outcome.reason or "").startswith("died of") and outcome.records
+    return index if died else len(trials) - 1
 
 
 def _name(outcome: Outcome) -> str:
