@@ -60,7 +60,7 @@ def _write(
 ) -> list[str]:
     """The paths of the written files, in order; those of a bundle as a whole are not among them."""
     if kind in REGISTRIES:
-        texts, copies = REGISTRIES[kind](manifest, package), dict[str, Path]()
+        texts, copies = REGISTRIES[kind](manifest, package), dict[str, str]()
         shutil.copytree(bundle, output / BUNDLE)
     else:
         texts, copies = package_of(kind, manifest, package)
