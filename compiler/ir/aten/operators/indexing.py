@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tvm import te
+from tvm import te, tirx
 
 from compiler.ir.aten.algebra import Array, argument
 from compiler.ir.aten.node import Node
@@ -64,8 +64,21 @@ def gather(b: Builder, node: Node) -> Value:
         return x
     indexes(b, node, name, x.shape[axis])
     if node.kind == "aten::take_along_dim" and not flat:
-        x, index = _along(b, x, index, axis)
+        x, index = _along(b, x, _wrapped(b, index, x.shape[axis]), axis)
     return ix.gather_elements(b, x, index, axis)
+
+
+def _wrapped(b: Builder, index: Value, extent: Extent) -> Value:
+    """Indices modulo the axis, as torch's take_along_dim takes them."""
+    size = ex.prim(ex.maximum(extent, 1))
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            return tirx.floormod(data(*i).astype("int64"), size)
+
+        return te.compute(data.shape, element, name="wrapped")
+
+    return b.te(compute, index, name="wrapped")
 
 
 def _along(b: Builder, x: Value, index: Value, axis: int) -> tuple[Value, Value]:

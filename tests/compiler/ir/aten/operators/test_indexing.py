@@ -32,6 +32,7 @@ def test_gather() -> None:
         lambda x, i: (
             torch.gather(x, 1, i),
             torch.take_along_dim(x, i, 1),
+            torch.take_along_dim(x, i * 3 - 7, 1),
         ),
         (FLOATS, "n,5"),
         ("int64<5", "n,3"),
