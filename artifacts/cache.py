@@ -29,7 +29,7 @@ class ActionCache:
 
     def names(self, key: str, manifest: str) -> bool:
         """True if the record names that manifest, usable or not; raises InvalidDigest."""
-        return self.recorded(key) == manifest
+        return self.look_up(key) == manifest
 
     def put(self, key: str, manifest: str) -> str:
         """Record the manifest for the key; returns the digest that holds now: the first one written
@@ -50,7 +50,7 @@ class ActionCache:
         for entry in self._records.walk(f"actions/{shard}" if shard else "actions"):
             yield f"sha256:{entry.name.rpartition('/')[2]}", entry.written
 
-    def recorded(self, key: str) -> str | None:
+    def look_up(self, key: str) -> str | None:
         """The manifest that is recorded for the key, usable or not; raises InvalidDigest."""
         record = self._records.get(_name(key))
         return record.value if record else None

@@ -37,7 +37,7 @@ PATIENCE_S = 10.0
 """How long a touch waits for a blob that is being removed."""
 POLL_S = 0.05
 ABANDON_S, TAKE_OVER_S = 60.0, 900.0
-TOGETHER = 256
+MOST_DOOMED = 256
 """Blobs that are marked, looked at and deleted together: a touch of one waits until all are."""
 REMEMBERED = 65536
 
@@ -169,22 +169,22 @@ class ObjectStore(VerifyingReader):
         return digest in self.discard_many([digest], before)
 
     def discard_many(self, digests: Sequence[str], before: float) -> set[str]:
-        """Implement BlobStore.discard_many; deletes TOGETHER blobs by one request, where the store
-        takes such.
+        """Implement BlobStore.discard_many; deletes MOST_DOOMED blobs by one request, where the
+        store takes such.
         """
         gone: set[str] = set()
-        for start in range(0, len(digests), TOGETHER):
-            gone |= self._discard_part(digests[start : start + TOGETHER], before)
+        for start in range(0, len(digests), MOST_DOOMED):
+            gone |= self._discard_part(digests[start : start + MOST_DOOMED], before)
         return gone
 
     def _discard_part(self, digests: Sequence[str], before: float) -> set[str]:
         began = time.monotonic()
         doomed = [digest for digest, is_ours in call_many(self._doom, digests) if is_ours]
-        found = dict(call_many(self._times, doomed))
+        times_of = dict(call_many(self._times, doomed))
         late = time.monotonic() - began > ABANDON_S
         old = {
             digest: times
-            for digest, times in found.items()
+            for digest, times in times_of.items()
             if not late and all(touched < before for touched in times.values())
         }
         for digest in doomed:

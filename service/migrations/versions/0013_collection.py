@@ -1,4 +1,4 @@
-"""What collections work by: blobs, what refers to them, records that name them, and garbage."""
+"""The rows by which collections work: blobs, what refers to them, records, and garbage."""
 
 import sqlalchemy as sa
 from alembic import op

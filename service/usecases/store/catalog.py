@@ -44,13 +44,13 @@ def lock_blobs(tx: Transaction, digests: Iterable[str]) -> None:
     tx.connection.execute(rows.order_by(blobs.c.digest).with_for_update())
 
 
-def note_blobs(tx: Transaction, found: Mapping[str, tuple[int, float]]) -> None:
+def note_blobs(tx: Transaction, listed: Mapping[str, tuple[int, float]]) -> None:
     """Note blobs by digest, with the size and the time of the last touch of each."""
-    if not found:
+    if not listed:
         return
     rows = [
         {"digest": digest, "size": size, "touched_at": touched, "is_read": False}
-        for digest, (size, touched) in sorted(found.items())
+        for digest, (size, touched) in sorted(listed.items())
     ]
     insert = insert_into(tx, blobs, rows)
     later = insert.excluded.touched_at
@@ -67,10 +67,10 @@ def note_edges(tx: Transaction, documents: Mapping[str, Document | None]) -> Non
     """Note what blobs refer to, which have rows; None for one that is no manifest."""
     if not documents:
         return
-    kept = {edge for digest, document in documents.items() for edge in _edges(digest, document)}
+    wanted = {edge for digest, document in documents.items() for edge in _edges(digest, document)}
     rows = [
         {"parent": parent, "child": child, "is_referrer": is_referrer}
-        for parent, child, is_referrer in sorted(kept)
+        for parent, child, is_referrer in sorted(wanted)
     ]
     for start in range(0, len(rows), BATCH):
         insert = insert_into(tx, edges, rows[start : start + BATCH])
@@ -100,8 +100,8 @@ def read_new(core: Core, beat: Callable[[], None]) -> None:
             digest: None for digest, size in page.items() if size > MAX_MANIFEST
         }
         small = [digest for digest in page if digest not in documents]
-        for _, found in call_many(lambda digest: _read(core.store.blobs, digest), small):
-            documents |= found
+        for _, result in call_many(lambda digest: _read(core.store.blobs, digest), small):
+            documents |= result
         for part in _parts(sorted(documents)):
             beat()
             with core.writing() as tx:

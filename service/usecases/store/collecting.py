@@ -148,8 +148,8 @@ def _plan(core: Core) -> Collection:
 
 
 def _limits(core: Core) -> Sweep:
-    """What is younger stays; taken before it is asked whether an audit is due: what that does not
-    list is younger.
+    """The limits of a collection that begins now. They are taken before it is asked whether an
+    audit is due: what the last one did not list is younger.
     """
     now, days = core.clock(), core.settings.retention_days
     return Sweep(now, now - core.settings.grace_s, now - days * 86400 if days else 0)

@@ -25,8 +25,8 @@ TAG, ACTION = "tag", "action"
 
 
 def root_queries(core: Core, now: float) -> list[Select[str]]:
-    """What the database needs: pins, registered versions, and the models, samples, bundles,
-    indexes and reproducers of jobs; some digests are NULL.
+    """Queries of digests that the database needs: pins, registered versions, and the models,
+    samples, bundles, indexes and reproducers of jobs; some are NULL.
     """
     recent = ~expiring.is_old(core, now)
     of_jobs = builds.join(jobs, builds.c.job_id == jobs.c.id)
@@ -101,5 +101,5 @@ def _reach(*roots: Select[str]) -> CTE:
     # A referrer that nobody may read was a deleted tenant's.
     is_held = exists().where(holdings.c.digest == edges.c.child)
     keeps = or_(~edges.c.is_referrer, is_held, IS_OPEN)
-    kept = select(edges.c.child).join(needed, edges.c.parent == needed.c.digest).where(keeps)
-    return needed.union(kept)
+    reached = select(edges.c.child).join(needed, edges.c.parent == needed.c.digest).where(keeps)
+    return needed.union(reached)

@@ -77,10 +77,10 @@ def _note_blobs(core: Core, beat: Beat) -> int:
     count, listed = 0, iter(core.store.blobs.listing())
     while part := list(islice(listed, BATCH)):
         beat()
-        found = {b.digest: (b.size, b.touched) for b in part if is_digest(b.digest)}
-        count += len(found)
+        known = {b.digest: (b.size, b.touched) for b in part if is_digest(b.digest)}
+        count += len(known)
         with core.writing() as tx:
-            catalog.note_blobs(tx, found)
+            catalog.note_blobs(tx, known)
     return count
 
 
@@ -165,7 +165,7 @@ def _note_actions(core: Core, beat: Beat, last: float) -> int:
         ]
         rows = [
             {"kind": ACTION, "name": key, "digest": digest, "written_at": part[key]}
-            for key, digest in call_many(actions.recorded, new)
+            for key, digest in call_many(actions.look_up, new)
             if digest
         ]
         with core.writing() as tx:

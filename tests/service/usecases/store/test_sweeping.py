@@ -21,7 +21,7 @@ from service.usecases.store import catalog, collecting, pinning, store_audit, sw
 from service.usecases.store import holdings as rights
 
 ROOT = Path(__file__).parents[4]
-LOST, KEPT, LAYERS, PAGES = 25, 5, 3, 3
+LOST, NEEDED, LAYERS, PAGES = 25, 5, 3, 3
 LEASE_S = 2.0
 OLD_S = 1000.0
 
@@ -74,9 +74,9 @@ def start(core, pages):
 
 
 def test_another_worker_goes_on_where_one_was_killed(core, monkeypatch):
-    kept = [push(core, f"kept {number}") for number in range(KEPT)]
+    needed = [push(core, f"kept {number}") for number in range(NEEDED)]
     lost = [push(core, f"lost {number}") for number in range(LOST)]
-    for digest in kept:
+    for digest in needed:
         pinning.pin(core, digest, who="me", why="")
     age(core)
     mark(core)
@@ -103,7 +103,7 @@ def test_another_worker_goes_on_where_one_was_killed(core, monkeypatch):
     done = collecting.run(core)
     stop.set()
     uploading.join()
-    for digest in (*kept, again[0]):
+    for digest in (*needed, again[0]):
         assert is_complete(core.store.blobs, digest), "what is needed went"
         assert rights.is_held(core, DEFAULT, digest)
     assert again[0] == lost[-1]
