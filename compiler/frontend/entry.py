@@ -9,6 +9,7 @@ from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScrip
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob
 from compiler.quantize import plan
 from compiler.quantize.measuring import Measurements
+from compiler.quantize.onnx.dequantized_weights import keep_weights_quantized
 from compiler.quantize.onnx.integer_operands import multiply_integers
 from compiler.quantize.plan import QuantizationPlan, plan_graph, quantize_graph
 from compiler.targets import Target
@@ -45,6 +46,7 @@ def imported_from(
         load = import_exported if isinstance(model, LoadedProgram) else import_torchscript
         return load(model.path, request), QuantizationPlan()
     proto = multiply_integers(model.proto) if _multiplies_bytes(target) else model.proto
+    proto = keep_weights_quantized(proto) if target.device is None else proto
     first = plan_graph(proto, request)
     imported = import_model(quantize_graph(proto, first), request)
     plan.require_processor(request, target)

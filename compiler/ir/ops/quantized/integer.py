@@ -140,10 +140,10 @@ def _fit_bytes(
     """
     if not isinstance(values, Known) or not (zero is None or isinstance(zero, Known)):
         return values, zero, None
-    if values.dtype not in ("int8", "uint8") or zero is None and values.dtype == "int8":
+    if values.dtype not in ("int8", "uint8") or (zero is None and values.dtype == "int8"):
         return values, zero, None
     centred = _known(subtract_zero(b, values, zero, axis, "int32")).data
-    if not centred.size or -128 <= centred.min() and centred.max() <= 127:
+    if not centred.size or (centred.min() >= -128 and centred.max() <= 127):
         return Known(centred.astype(np.int8), "int8"), None, None
     signed, rest = as_int8(b, values, zero)
     return signed, None, rest

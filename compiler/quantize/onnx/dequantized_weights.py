@@ -1,0 +1,194 @@
+"""A model whose dequantized constant weights stay integers: matmuls by them as MatMulNBits, rows of
+a dequantized table as dequantized rows. An import would dequantize constants once and for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.quantize.onnx.node_writer import NodeWriter, names_read
+
+_ENDING = "__in_blocks"
+_LEAST = 1 << 12
+"""Smaller weights are not worth a kernel of their own."""
+_MULTIPLE = 32
+"""What the number of weights in a block is a multiple of where the model has no blocks."""
+_MICROSOFT = "com.microsoft"
+_BITS = {TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.INT8: 8, TensorProto.UINT8: 8}
+_SIGNED = (TensorProto.INT4, TensorProto.INT8)
+_SCALES = (TensorProto.FLOAT, TensorProto.FLOAT16)
+
+Array = np.ndarray[Any, Any]
+
+
+def keep_weights_quantized(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with matmuls by blocks, and with tables that are dequantized behind Gather; itself
+    where it has neither.
+    """
+    writer = _Writer(model)
+    for node in model.graph.node:
+        if not (writer.multiply(node) or writer.gather(node)):
+            writer.nodes.append(node)
+    if not writer.changed:
+        return model
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    read = {name for node in writer.nodes for name in names_read(node)}
+    read |= {one.name for one in result.graph.output}
+    writer.nodes = [
+        node
+        for node in writer.nodes
+        if node.op_type != "DequantizeLinear" or node.output[0] in read
+    ]
+    writer.put_into(result)
+    if all(one.domain != _MICROSOFT for one in result.opset_import):
+        result.opset_import.append(helper.make_opsetid(_MICROSOFT, 1))
+    return result
+
+
+@dataclass(frozen=True)
+class _Dequantized:
+    """A dequantized constant: its node, integers from 0 on in an unsigned type, scales and zero
+    points (each shaped as the model has them, None for the middle of the range); bits of an
+    integer; block: of the node, 0 for none.
+    """
+
+    node: onnx.NodeProto
+    integers: Array
+    scale: Array
+    zero: Array | None
+    bits: int
+    block: int
+    axis: int
+
+
+class _Writer(NodeWriter):
+    def __init__(self, model: onnx.ModelProto) -> None:
+        super().__init__()
+        inputs = {one.name for one in model.graph.input}
+        self.known = {one.name: one for one in model.graph.initializer if one.name not in inputs}
+        self.producers = {name: node for node in model.graph.node for name in node.output}
+        self.changed = False
+
+    def multiply(self, node: onnx.NodeProto) -> bool:
+        """Writes a MatMul by dequantized weights as one by blocks; gives whether it is one."""
+        if node.op_type != "MatMul" or node.domain not in ("", "ai.onnx"):
+            return False
+        right = self._dequantized(node.input[1])
+        table = None if right is None else _blocks(right)
+        if right is None or table is None:
+            return False
+        depth, columns = right.integers.shape
+        end = f"{node.input[1]}{_ENDING}"
+        parts = [self.constant(f"{end}_{name}", array) for name, array in table.arrays.items()]
+        sizes = {"K": depth, "N": columns, "bits": right.bits, "block_size": table.block}
+        more: dict[str, Any] = {**sizes, "domain": _MICROSOFT}
+        self.node("MatMulNBits", node.output[0], node.input[0], *parts, label=node, **more)
+        self.changed = True
+        return True
+
+    def gather(self, node: onnx.NodeProto) -> bool:
+        """Writes the rows of a table of one scale as rows of its integers, which are dequantized;
+        gives whether it is such.
+        """
+        if node.op_type != "Gather" or node.domain not in ("", "ai.onnx"):
+            return False
+        source = self.producers.get(node.input[0])
+        table = self._dequantized(node.input[0])
+        if table is None or source is None or table.bits != 8 or table.scale.size != 1:
+            return False
+        rows = f"{node.output[0]}__integers"
+        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        self.node("Gather", rows, source.input[0], node.input[1], label=node, **attributes)
+        self.node("DequantizeLinear", node.output[0], rows, *source.input[1:])
+        self.changed = True
+        return True
+
+    def _dequantized(self, name: str) -> _Dequantized | None:
+        node = self.producers.get(name)
+        if node is None or node.op_type != "DequantizeLinear":
+            return None
+        data, scale = (self.known.get(one) for one in node.input[:2])
+        zero = node.input[2] if len(node.input) > 2 else ""
+        if data is None or data.data_type not in _BITS or (zero and zero not in self.known):
+            return None
+        if scale is None or scale.data_type not in _SCALES or int(np.prod(data.dims)) < _LEAST:
+            return None
+        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        if attributes.get("output_dtype", scale.data_type) not in (0, scale.data_type):
+            return None
+        signed, bits = data.data_type in _SIGNED, _BITS[data.data_type]
+        return _Dequantized(
+            node,
+            _unsigned(data, bits, signed),
+            numpy_helper.to_array(scale),
+            _zeros(self.known, zero, bits, signed),
+            bits,
+            attributes.get("block_size", 0),
+            attributes.get("axis", 1),
+        )
+
+
+def _unsigned(tensor: onnx.TensorProto, bits: int, signed: bool) -> Array:
+    values = numpy_helper.to_array(tensor).astype(np.int16)
+    return (values + (signed << bits - 1)).astype(np.uint8)
+
+
+def _zeros(
+    known: Mapping[str, onnx.TensorProto], name: str, bits: int, signed: bool
+) -> Array | None:
+    """Zero points as the unsigned integers have them, None where all are in the middle."""
+    zero = _unsigned(known[name], bits, signed) if name else np.uint8(signed << bits - 1)
+    return None if np.all(zero == 1 << bits - 1) else np.asarray(zero)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The inputs of MatMulNBits beside the left side, by name, and its block size."""
+
+    block: int
+    arrays: Mapping[str, Array]
+
+
+def _blocks(right: _Dequantized) -> _Blocks | None:
+    """Weights [K, N] with scales for blocks of the depth, for columns, or one; None for others."""
+    if right.integers.ndim != 2:
+        return None
+    depth, columns = right.integers.shape
+    if right.block:
+        if right.axis % 2 or right.block % 16:
+            return None
+        block = right.block
+    elif right.scale.size == 1 or right.axis % 2:
+        block = -(-depth // _MULTIPLE) * _MULTIPLE
+    else:
+        return None
+    blocks = -(-depth // block)
+
+    def spread(values: Array) -> Array:
+        """Scales or zero points [N, blocks]."""
+        return np.broadcast_to(values, (blocks, columns)).T
+
+    padded = np.full((columns, blocks * block), 1 << right.bits - 1, np.uint8)
+    padded[:, :depth] = right.integers.T
+    arrays = {
+        "weights": _packed(padded, right.bits).reshape(columns, blocks, -1),
+        "scales": np.ascontiguousarray(spread(right.scale)),
+    }
+    if right.zero is not None:
+        arrays["zeros"] = _packed(spread(right.zero), right.bits)
+    return _Blocks(block, arrays)
+
+
+def _packed(numbers: Array, bits: int) -> Array:
+    """Rows of numbers as bytes, of 4 bits two each, the first in the lower half."""
+    if bits == 8:
+        return np.ascontiguousarray(numbers)
+    even = np.pad(numbers, [(0, 0), (0, numbers.shape[1] % 2)])
+    return even[:, ::2] | even[:, 1::2] << np.uint8(4)
