@@ -97,6 +97,8 @@ def llm_command(
     /v1/completions, /v1/models and, for Prometheus, /metrics. Without --api-key, anyone who reaches
     the address can use it.
 
+    The bundle of an encoder, which has no KV cache, answers /v1/embeddings and /v1/rerank instead.
+
     The bundle of a GGUF file or a Hugging Face folder includes its tokenizer; --tokenizer overrides
     it.
 

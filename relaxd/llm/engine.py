@@ -79,6 +79,7 @@ class Engine:
         bundle: str | PathLike[str],
         tokenizer: str | PathLike[str] | None = None,
         *,
+        model: Model | None = None,
         threads: int | None = None,
         sequences: int | None = None,
         capacity: int | None = None,
@@ -89,14 +90,14 @@ class Engine:
     ) -> "Engine":
         """An engine of a bundle and the folder of its tokenizer, by default the bundle's own.
 
-        draft: the bundle of the smaller model.
+        model: the bundle, where it is loaded already; draft: the bundle of the smaller model.
         """
         folder = Path(bundle if tokenizer is None else tokenizer)
         text = Text(folder) if tokenizer is not None or (folder / TOKENIZER).is_file() else None
         if text is not None and draft is not None and (Path(draft) / TOKENIZER).is_file():
             text.check_same(Text(Path(draft)))
         return cls(
-            load(bundle, threads=threads),
+            model or load(bundle, threads=threads),
             text,
             sequences=sequences,
             capacity=capacity,

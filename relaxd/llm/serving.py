@@ -2,6 +2,7 @@
 
 import socket
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,15 @@ from relaxd.http import descriptors
 from relaxd.http.connections import protocol
 from relaxd.http.hosts import is_loopback
 from relaxd.http.interpreter import prefer_latency
+from relaxd.llm.door import Access
+from relaxd.llm.encoder import Encoder
+from relaxd.llm.encoder_server import create_encoder_app
 from relaxd.llm.engine import Engine
-from relaxd.llm.server import Access, create_app
+from relaxd.llm.server import create_app
 from relaxd.llm.speculation import Speculation
 from relaxd.llm.wire.failures import refuse_connection
+from relaxd.loader.model import Model
+from relaxd.loading import load
 
 _BACKLOG = 1024
 
@@ -48,18 +54,26 @@ def serve(
             " or listen on 127.0.0.1",
             file=sys.stderr,
         )
-    with Engine.open(
-        bundle,
-        tokenizer,
-        threads=threads,
-        sequences=sequences,
-        capacity=capacity,
-        waiting=waiting,
-        sharing=sharing,
-        speculate=None if speculate is None else Speculation.parse(speculate),
-        draft=draft,
-    ) as engine:
-        app = create_app(engine, name or engine.model.manifest.name, access)
+    model = load(bundle, threads=threads)
+    with ExitStack() as stack:
+        if model.manifest.state is None:
+            encoder = _open_encoder(model, bundle, tokenizer, speculate)
+            called = name or model.manifest.name
+            app = create_encoder_app(stack.enter_context(encoder), called, access)
+        else:
+            engine = Engine.open(
+                bundle,
+                tokenizer,
+                model=model,
+                threads=threads,
+                sequences=sequences,
+                capacity=capacity,
+                waiting=waiting,
+                sharing=sharing,
+                speculate=None if speculate is None else Speculation.parse(speculate),
+                draft=draft,
+            )
+            app = create_app(stack.enter_context(engine), name or model.manifest.name, access)
         listening = _listening(address)
         host, port = listening.getsockname()[:2]
         print(f"relaxd llm: http://{host}:{port}/v1", flush=True)
@@ -67,6 +81,19 @@ def serve(
             port_file.write_text(str(port))
         prefer_latency()
         uvicorn.Server(config_of(app, max_connections)).run(sockets=[listening])
+
+
+def _open_encoder(
+    model: Model, bundle: Path, tokenizer: Path | None, speculate: str | None
+) -> Encoder:
+    """An encoder of a bundle without state."""
+    names = {spec.name for spec in model.inputs}
+    if speculate is not None or any("past" in name for name in names):
+        raise InputError(
+            f"{model.manifest.name} has no state",
+            hint="compile a decoder with the option `state=lifted`",
+        )
+    return Encoder.open(bundle, tokenizer, model=model)
 
 
 def config_of(app: Starlette, max_connections: int) -> uvicorn.Config:

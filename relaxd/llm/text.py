@@ -37,6 +37,9 @@ class Text:
             self._tokenizer: Any = Tokenizer.from_file(str(path))
         except Exception as error:
             raise InputError(f"cannot read the tokenizer {path}: {error}") from error
+        # Some files say to cut or to fill up every text.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
         self.spell = Spelling(self._tokenizer).spell
         self._settings = [_settings(folder / name) for name in _SETTINGS]
         self._folder = folder
@@ -78,6 +81,21 @@ class Text:
         # By the function for batches: it lets other threads run, and computes no offsets.
         encodings = self._tokenizer.encode_batch_fast([text], add_special_tokens=special)
         return list(encodings[0].ids)
+
+    def encode_pair(self, lhs: str, rhs: str) -> tuple[list[int], list[int]]:
+        """Tokens of a pair of texts, and the one of both that each is of."""
+        encoding = self._tokenizer.encode_batch_fast([(lhs, rhs)])[0]
+        return list(encoding.ids), list(encoding.type_ids)
+
+    def token_ends(self, text: str) -> list[int]:
+        """Where each token of a text ends."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return [end for _, end in encoding.offsets]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of tokens, with added ones."""
+        return int(self._tokenizer.get_vocab_size())
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""

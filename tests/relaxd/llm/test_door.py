@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from relaxd.llm import Engine
-from relaxd.llm.server import Access, create_app
+from relaxd.llm.door import Access
+from relaxd.llm.server import create_app
 from relaxd.llm.text import Text
 from tests.relaxd.llm.endpoints import serving
 from tests.relaxd.llm.models import LETTERS, greedy
@@ -315,7 +316,7 @@ def test_a_command_asks_for_a_key(
 
 
 def test_all_bodies_have_a_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relaxd.llm.server.ALL_BODIES", 100)
+    monkeypatch.setattr("relaxd.llm.door.ALL_BODIES", 100)
     with serving(create_app(engine, "tiny")) as url:
         answer = post(url, {**ASKED, "stop": ["x" * 100]})
         assert (answer.status_code, code_of(answer)) == (429, "run.overload")
