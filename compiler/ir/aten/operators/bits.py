@@ -11,11 +11,10 @@ from compiler.ir.aten.registry import op
 from compiler.ir.graph import loop_programs
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
-from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.math.loops import by_loops
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.ops.shape import layout
-from compiler.ir.shapes import extents as ex
 
 _STEPS_OF_EUCLID = 92
 """Remainders that two integers of 64 bits have at most, those of Fibonacci's numbers."""
@@ -117,29 +116,21 @@ def _mantissa(v: Any) -> Any:
 def common_divisor(b: Builder, node: Node) -> Value:
     """The greatest common divisor, or the least common multiple, of integers."""
     x, y = pair(b, node)
-    shape = broadcast.joined_shape(b, x.shape, y.shape)
-    size = b.facts.simplify(ex.prod(shape))
-    flat = [layout.reshape(b, broadcast.expand(b, value, shape), [size]) for value in (x, y)]
+    zero = tirx.const(0, x.dtype)
 
-    def body(inputs: list[Any], outputs: list[Any]) -> None:
-        zero = tirx.const(0, x.dtype)
+    def element(left: Any, right: Any) -> Any:
+        p = loop_programs.cell(x.dtype, tirx.abs(left))
+        q = loop_programs.cell(x.dtype, tirx.abs(right))
+        with (
+            loop_programs.serial(_STEPS_OF_EUCLID),
+            loop_programs.when(tirx.Not(tirx.EQ(q[0], zero))),
+        ):
+            rest = loop_programs.cell(x.dtype, tirx.truncmod(p[0], q[0]))
+            p[0] = q[0]
+            q[0] = rest[0]
+        return p[0]
 
-        def element(i: Any) -> None:
-            p = loop_programs.cell(x.dtype, tirx.abs(inputs[0][i]))
-            q = loop_programs.cell(x.dtype, tirx.abs(inputs[1][i]))
-            with (
-                loop_programs.serial(_STEPS_OF_EUCLID),
-                loop_programs.when(tirx.Not(tirx.EQ(q[0], zero))),
-            ):
-                rest = loop_programs.cell(x.dtype, tirx.truncmod(p[0], q[0]))
-                p[0] = q[0]
-                q[0] = rest[0]
-            outputs[0][i] = p[0]
-
-        loop_programs.spread(size, element, _STEPS_OF_EUCLID)
-
-    (divisor,) = loop_programs.program(b, body, [((size,), x.dtype)], *flat, name="gcd")
-    result = layout.reshape(b, divisor, shape)
+    result = by_loops(b, element, (x, y), x.dtype, work=_STEPS_OF_EUCLID, name="gcd")
     if node.kind == "aten::gcd":
         return result
     return pw.pointwise(b, _multiple, x, y, result, name="lcm")

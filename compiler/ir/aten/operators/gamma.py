@@ -19,10 +19,9 @@ from compiler.ir.aten.registry import op
 from compiler.ir.graph import loop_programs
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
+from compiler.ir.ops.math.loops import by_loops
 from compiler.ir.ops.pointwise import broadcast
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.ops.shape import layout
-from compiler.ir.shapes import extents as ex
 
 Function = Callable[[Any], Any]
 
@@ -105,24 +104,17 @@ def _hurwitz(b: Builder, x: Value, q: Value, name: str) -> Value:
     """The sum of (q + k) ** -x over k from 0 on, of float64 of one shape: directly up to 10, then
     by the Euler-Maclaurin formula.
     """
-    size = b.facts.simplify(ex.prod(x.shape))
-    flat = [layout.reshape(b, value, [size]) for value in (x, q)]
 
-    def body(inputs: list[Any], outputs: list[Any]) -> None:
-        def element(i: Any) -> None:
-            s, start = inputs[0][i], inputs[1][i]
-            missing = tirx.ceil(constant(_DIRECT) - start)
-            bounded = tirx.max(constant(0), tirx.min(missing, constant(_MOST_TERMS)))
-            count = _select(tirx.isnan(start), constant(0), bounded).astype("int64")
-            total = loop_programs.cell("float64", 0.0)
-            with loop_programs.serial(count) as k:
-                total[0] = total[0] + tirx.power(start + k.astype("float64"), -s)
-            outputs[0][i] = _completed(s, start, start + count.astype("float64"), total[0])
+    def element(s: Any, start: Any) -> Any:
+        missing = tirx.ceil(constant(_DIRECT) - start)
+        bounded = tirx.max(constant(0), tirx.min(missing, constant(_MOST_TERMS)))
+        count = _select(tirx.isnan(start), constant(0), bounded).astype("int64")
+        total = loop_programs.cell("float64", 0.0)
+        with loop_programs.serial(count) as k:
+            total[0] = total[0] + tirx.power(start + k.astype("float64"), -s)
+        return _completed(s, start, start + count.astype("float64"), total[0])
 
-        loop_programs.spread(size, element, 64)
-
-    (out,) = loop_programs.program(b, body, [((size,), "float64")], *flat, name=name)
-    return layout.reshape(b, out, x.shape)
+    return by_loops(b, element, (x, q), "float64", work=64, name=name)
 
 
 def _completed(s: Any, q: Any, a: Any, total: Any) -> Any:
@@ -184,21 +176,15 @@ def igamma(b: Builder, node: Node) -> Value:
     """
     a, x = pair(b, node, floating=True)
     upper = node.kind in ("aten::igammac", "aten::special_gammaincc")
-    shape = broadcast.joined_shape(b, a.shape, x.shape)
-    size = b.facts.simplify(ex.prod(shape))
-    flat = [
-        layout.reshape(b, broadcast.expand(b, ew.cast(b, value, "float64"), shape), [size])
-        for value in (a, x)
-    ]
-
-    def body(inputs: list[Any], outputs: list[Any]) -> None:
-        def element(i: Any) -> None:
-            outputs[0][i] = _incomplete(inputs[0][i], inputs[1][i], upper)
-
-        loop_programs.spread(size, element, _GAMMA_TERMS)
-
-    (out,) = loop_programs.program(b, body, [((size,), "float64")], *flat, name="igamma")
-    return ew.cast(b, layout.reshape(b, out, shape), a.dtype)
+    result = by_loops(
+        b,
+        lambda p, q: _incomplete(p, q, upper),
+        (a, x),
+        "float64",
+        work=_GAMMA_TERMS,
+        name="igamma",
+    )
+    return ew.cast(b, result, a.dtype)
 
 
 def _incomplete(a: Any, x: Any, upper: bool) -> Any:

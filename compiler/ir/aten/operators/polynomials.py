@@ -12,9 +12,8 @@ from compiler.ir.aten.registry import op
 from compiler.ir.graph import loop_programs
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
-from compiler.ir.ops.pointwise import broadcast
+from compiler.ir.ops.math.loops import by_loops
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 
 Step = Callable[[Any, Any, Any, Any], Any]
@@ -27,23 +26,12 @@ def _register(name: str, first: Callable[[Any], Any], step: Step, shifted: bool 
     @op(f"special_{name}")
     def handler(b: Builder, node: Node) -> Value:
         x, degree = pair(b, node, "x", "n", floating=True)
-        shape = broadcast.joined_shape(b, x.shape, degree.shape)
-        size = b.facts.simplify(ex.prod(shape))
-        flat = [
-            layout.reshape(b, broadcast.expand(b, ew.cast(b, value, "float64"), shape), [size])
-            for value in (x, degree)
-        ]
 
-        def body(inputs: list[Any], outputs: list[Any]) -> None:
-            def element(i: Any) -> None:
-                point = inputs[0][i]
-                point = point * constant(2) - constant(1) if shifted else point
-                outputs[0][i] = _climb(point, inputs[1][i], first, step)
+        def element(point: Any, n: Any) -> Any:
+            point = point * constant(2) - constant(1) if shifted else point
+            return _climb(point, n, first, step)
 
-            loop_programs.spread(size, element, 16)
-
-        (out,) = loop_programs.program(b, body, [((size,), "float64")], *flat, name=name)
-        return ew.cast(b, layout.reshape(b, out, shape), x.dtype)
+        return ew.cast(b, by_loops(b, element, (x, degree), "float64", work=16, name=name), x.dtype)
 
     handler.__doc__ = f"{name.replace('_', ' ')} of degree n, 0 for negative ones."
 
