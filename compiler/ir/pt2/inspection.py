@@ -2,10 +2,10 @@
 torch nor TVM is needed.
 """
 
-from collections import Counter
 from typing import Any
 
 from compiler.errors import CompileError
+from compiler.ir.inspecting import attempt, count_operators
 from compiler.ir.pt2.dims import Declared, declare_program, substitute
 from compiler.ir.pt2.graph import Node, Value
 from compiler.ir.pt2.lines import user_position
@@ -24,7 +24,7 @@ def inspect(program: Program, request: CompileRequest) -> dict[str, Any]:
     """
     block, values = read_graph(program)
     states = states_of(program, block, values)
-    declared, error = _declare(program, states, request)
+    declared, error = attempt(lambda: declare_program(program, states, request))
     why = {lack["node"]: lack["why"] for lack in lacks(block)}
     nodes = [_node(node, program, declared, why) for node in walk(block)]
     dims = {dim.name: dim for dim in declared.request.dims} if declared else {}
@@ -42,19 +42,10 @@ def inspect(program: Program, request: CompileRequest) -> dict[str, Any]:
         else [argument.name for argument in program.arguments],
         "outputs": _outputs(program, declared),
         "dims": {name: dims[name].to_json() for name in dict.fromkeys(names) if name in dims},
-        "operators": dict(sorted(Counter(node["op"] for node in nodes).items())),
+        "operators": count_operators(nodes),
         "nodes": nodes,
         "error": error,
     }
-
-
-def _declare(
-    program: Program, states: list[Any], request: CompileRequest
-) -> tuple[Declared | None, dict[str, Any] | None]:
-    try:
-        return declare_program(program, states, request), None
-    except CompileError as error:
-        return None, error.failure.to_json()
 
 
 def _outputs(program: Program, declared: Declared | None) -> list[Any]:

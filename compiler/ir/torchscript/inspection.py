@@ -2,14 +2,12 @@
 `relaxd inspect`.
 """
 
-from collections import Counter
 from typing import Any
 
-from compiler.errors import CompileError
 from compiler.ir.aten import operators  # noqa: F401  fills the registry
 from compiler.ir.aten.node import label_of
 from compiler.ir.aten.support import walk, why_not
-from compiler.ir.imported import Imported
+from compiler.ir.inspecting import attempt, count_operators, describe_interface, describe_node
 from compiler.ir.torchscript.arguments import arguments_of, names_in, written_attributes
 from compiler.ir.torchscript.loading import Program
 from compiler.ir.torchscript.reader import read
@@ -25,10 +23,12 @@ def inspect(program: Program, request: CompileRequest) -> dict[str, Any]:
     model whose operators are all known.
     """
     trace: list[dict[str, Any]] = []
-    imported, error = _attempt(program, request, trace)
+    imported, error = attempt(lambda: read(program, request, trace))
     shapes = {entry["node"]: entry["outputs"] for entry in trace}
     nodes = [
-        _node(raw, shapes, error) for raw in walk(program.graph) if raw.kind() != "prim::Constant"
+        describe_node(label_of(raw), raw.kind(), why_not(raw.kind()), shapes, error)
+        for raw in walk(program.graph)
+        if raw.kind() != "prim::Constant"
     ]
     arguments = arguments_of(program)
     return {
@@ -36,34 +36,10 @@ def inspect(program: Program, request: CompileRequest) -> dict[str, Any]:
         "opsets": {},
         "arguments": {argument.name: argument.type for argument in arguments},
         "state": written_attributes(program),
-        "inputs": [spec.to_json() for spec in imported.inputs]
-        if imported
-        else [name for argument in arguments for name in names_in(argument)],
-        "outputs": [spec.to_json() for spec in imported.outputs] if imported else [],
-        "dims": {dim.name: dim.to_json() for dim in imported.dims} if imported else {},
-        "operators": dict(sorted(Counter(node["op"] for node in nodes).items())),
+        **describe_interface(
+            imported, [name for argument in arguments for name in names_in(argument)], []
+        ),
+        "operators": count_operators(nodes),
         "nodes": nodes,
         "error": error,
     }
-
-
-def _attempt(
-    program: Program, request: CompileRequest, trace: list[dict[str, Any]]
-) -> tuple[Imported | None, dict[str, Any] | None]:
-    try:
-        return read(program, request, trace), None
-    except CompileError as error:
-        return None, error.failure.to_json()
-
-
-def _node(raw: Any, shapes: dict[str, list[str]], error: dict[str, Any] | None) -> dict[str, Any]:
-    label = label_of(raw)
-    reason = why_not(raw.kind()) or (
-        error["message"] if error and error.get("node") == label else None
-    )
-    node: dict[str, Any] = {"node": label, "op": raw.kind(), "supported": reason is None}
-    if reason is not None:
-        node["why"] = reason
-    if label in shapes:
-        node["outputs"] = shapes[label]
-    return node

@@ -58,6 +58,15 @@ def _flags(b: Builder, axes: Sequence[Extent], rank: int) -> list[Extent]:
     )
 
 
+def _unflagged(b: Builder, flags: Sequence[Extent], what: str) -> list[Extent]:
+    """The position of each axis among those without a flag, -1 of those with one."""
+    positions = [
+        ex.select(ex.equal(flag, 1), -1, ex.sub(axis, ex.total(flags[:axis])))
+        for axis, flag in enumerate(flags)
+    ]
+    return _named(b, positions, what, signed=True)
+
+
 def _chosen(wanted: Extent, positions: Sequence[Extent], extents: Sequence[Extent]) -> Extent:
     """The extent whose position is the wanted one, 1 where there is none."""
     result: Extent = 1
@@ -71,11 +80,7 @@ def unsqueeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
     rank = len(x.shape) + len(axes)
     flags = _flags(b, axes, rank)
     # Which of x's axes comes at each position, -1 where a new one does.
-    sources = [
-        ex.select(ex.equal(flag, 1), -1, ex.sub(axis, ex.total(flags[:axis])))
-        for axis, flag in enumerate(flags)
-    ]
-    sources = _named(b, sources, "source", signed=True)
+    sources = _unflagged(b, flags, "source")
     return layout.reshape(
         b,
         x,
@@ -94,11 +99,7 @@ def squeeze(b: Builder, x: Value, axes: Sequence[Extent]) -> Value:
         ones = ex.both(ones, ex.either(ex.equal(flag, 0), ex.equal(extent, 1)))
     b.require(ones, "an axis is squeezed but is not 1")
     # Where each of x's axes goes, -1 where it goes away.
-    targets = [
-        ex.select(ex.equal(flag, 1), -1, ex.sub(axis, ex.total(flags[:axis])))
-        for axis, flag in enumerate(flags)
-    ]
-    targets = _named(b, targets, "target", signed=True)
+    targets = _unflagged(b, flags, "target")
     return layout.reshape(
         b,
         x,
