@@ -25,7 +25,7 @@ from tests.support.browser import browser, open_page
 FOLDER = Path(__file__).parents[1] / "docs/howto/web"
 WIDE = 1280
 MINUTE = 60.0
-BASE, OTHER = "sha256:" + "3f1c9a" * 10 + "07d2", "sha256:" + "b84e60" * 10 + "5c1f"
+BASE, HEAD = "sha256:" + "3f1c9a" * 10 + "07d2", "sha256:" + "b84e60" * 10 + "5c1f"
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def answer_reports(page: Page) -> None:
     """Give the page the made-up inspection and reports, of which the second is slower."""
 
     def artifact(route: Route) -> None:
-        document: Any = report(slower=1.5 if OTHER[7:] in route.request.url else 1.0)
+        document: Any = report(slower=1.5 if HEAD[7:] in route.request.url else 1.0)
         if not route.request.url.endswith("/report"):
             ref = f"relaxd/bundles@{BASE}"
             document = {"digest": BASE, "ref": ref, "size": 95_000_000, "files": []}
@@ -161,7 +161,7 @@ def show_build(page: Page, url: str) -> None:
 
 def show_comparison(page: Page, url: str) -> None:
     """Two reports beside each other."""
-    page.goto(f"{url}/#/diff/{BASE}/{OTHER}")
+    page.goto(f"{url}/#/diff/{BASE}/{HEAD}")
     expect(page.get_by_role("region", name="Kernels of both builds")).to_be_visible()
 
 

@@ -26,7 +26,7 @@ class IssuerDocuments:
         self._http = http or httpx.Client(timeout=TIMEOUT_S, follow_redirects=False)
 
     def discover(self, issuer: str) -> dict[str, Any]:
-        """What the issuer says of itself (OpenID Connect Discovery 1.0)."""
+        """Fetch the metadata of the issuer (OpenID Connect Discovery 1.0)."""
         url = issuer.rstrip("/") + "/.well-known/openid-configuration"
         document = self.get(url)
         if document.get("issuer") != issuer:

@@ -159,8 +159,8 @@ class Verifier:
 
 
 def trust_issuers(settings: Settings) -> tuple[Verifier | None, "SignIn | None"]:
-    """What checks tokens of the configured issuers, and what signs people in at them; None where
-    there are none. Raises InvalidSettings.
+    """Make the verifier of tokens of the configured issuers, and the sign-in of people at them;
+    None where there are none. Raises InvalidSettings.
     """
     if settings.oidc_issuers is None:
         return None, None

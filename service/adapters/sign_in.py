@@ -111,7 +111,7 @@ class SignIn:
 
 
 def _scopes(entries: Sequence[Issuer]) -> tuple[str, ...]:
-    """What the entries ask for, once each; `openid` makes it OpenID Connect."""
+    """The scopes of all entries, once each; `openid` makes it OpenID Connect."""
     return tuple(dict.fromkeys(("openid", *(name for one in entries for name in one.login_scopes))))
 
 

@@ -43,7 +43,7 @@ class LoginList(BaseModel):
 
 
 class CodeIn(Document):
-    """What the issuer's page sent back, and the secret whose SHA-256 it was given."""
+    """The answer of the issuer's page, and the secret whose SHA-256 that was given."""
 
     issuer: Short
     client_id: Short

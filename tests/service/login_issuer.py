@@ -85,8 +85,8 @@ class LoginIssuer:
             **self.claims,
             **self.changes,
         }
-        kept = {name: value for name, value in claims.items() if value is not None}
-        token = jwt.encode(kept, RSA, algorithm="RS256", headers={"kid": "rsa"})
+        present = {name: value for name, value in claims.items() if value is not None}
+        token = jwt.encode(present, RSA, algorithm="RS256", headers={"kid": "rsa"})
         return 200, {"id_token": token, "access_token": "x", "token_type": "Bearer"}
 
 

@@ -27,7 +27,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @dataclass
-class Place:
+class Scene:
     """A service, and the issuer at which people sign in."""
 
     api: Live
@@ -39,7 +39,7 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def scene(tmp_path: Path) -> Iterator[Scene]:
     with serve_login() as issuer:
         entry = {
             "issuer": issuer.url,
@@ -53,35 +53,35 @@ def place(tmp_path: Path) -> Iterator[Place]:
         path.write_text(json.dumps({"issuer": [entry]}))
         with live(tmp_path, token="operator", oidc_issuers=path) as api:
             tenants.create(api.services.core, "a")
-            yield Place(api, issuer)
+            yield Scene(api, issuer)
 
 
-def enter(page: Page, place: Place) -> None:
+def enter(page: Page, scene: Scene) -> None:
     """Follow the button to the issuer and back."""
-    page.get_by_role("button", name=f"Sign in with {place.host}").click()
+    page.get_by_role("button", name=f"Sign in with {scene.host}").click()
 
 
 def read_storage(page: Page) -> dict[str, str]:
-    """What the tab keeps."""
+    """The storage of the tab."""
     content: dict[str, str] = page.evaluate("({...sessionStorage})")
     return content
 
 
 def test_from_the_button_to_the_page_that_was_asked_for_and_out_again(
-    chromium: Browser, place: Place
+    chromium: Browser, scene: Scene
 ) -> None:
     with open_page(chromium) as page:
-        page.goto(f"{place.api.url}/#/targets?text=cortex")
-        expect(page.get_by_role("button", name=f"Sign in with {place.host}")).to_be_visible()
+        page.goto(f"{scene.api.url}/#/targets?text=cortex")
+        expect(page.get_by_role("button", name=f"Sign in with {scene.host}")).to_be_visible()
         check(page, "sign-in-oidc")
-        enter(page, place)
+        enter(page, scene)
         expect(page.get_by_role("heading", name="Targets", level=1)).to_be_visible()
         expect(page.get_by_role("searchbox").or_(page.get_by_label("Find targets"))).to_have_value(
             "cortex"
         )
-        assert page.url == f"{place.api.url}/#/targets?text=cortex", "no code stays in the address"
+        assert page.url == f"{scene.api.url}/#/targets?text=cortex", "no code stays in the address"
         expect(page.get_by_text("a", exact=True)).to_be_visible()
-        (asked,), (traded,) = place.issuer.asked, place.issuer.traded
+        (asked,), (traded,) = scene.issuer.asked, scene.issuer.traded
         assert asked["scope"] == "openid email"
         assert asked["code_challenge_method"] == "S256"
         assert "prompt" not in asked
@@ -93,14 +93,14 @@ def test_from_the_button_to_the_page_that_was_asked_for_and_out_again(
         expect(page.get_by_role("heading", name="Targets", level=1)).to_be_visible()
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("status")).to_contain_text("You are signed out of this page.")
-        expect(page.get_by_role("status")).to_contain_text(f"{place.host} may still know you")
+        expect(page.get_by_role("status")).to_contain_text(f"{scene.host} may still know you")
         assert "relaxd.token" not in read_storage(page)
         check(page, "signed-out")
-        enter(page, place)
+        enter(page, scene)
         # Whoever comes next is asked, though the issuer knows the one before.
         page.get_by_role("link", name="I am Ada").click()
         expect(page.get_by_role("heading", name="Targets", level=1)).to_be_visible()
-        assert place.issuer.asked[-1]["prompt"] == "login"
+        assert scene.issuer.asked[-1]["prompt"] == "login"
 
 
 @pytest.mark.parametrize(
@@ -112,28 +112,28 @@ def test_from_the_button_to_the_page_that_was_asked_for_and_out_again(
     ],
 )
 def test_a_forged_answer_signs_nobody_in(
-    chromium: Browser, place: Place, answer: dict[str, str], says: str
+    chromium: Browser, scene: Scene, answer: dict[str, str], says: str
 ) -> None:
-    place.issuer.answer = answer
+    scene.issuer.answer = answer
     with open_page(chromium) as page:
-        page.goto(place.api.url)
-        enter(page, place)
+        page.goto(scene.api.url)
+        enter(page, scene)
         expect(page.get_by_role("alert")).to_contain_text(says)
         assert read_storage(page) == {}
-        assert page.url == f"{place.api.url}/"
-        place.issuer.answer = {}
-        enter(page, place)
+        assert page.url == f"{scene.api.url}/"
+        scene.issuer.answer = {}
+        enter(page, scene)
         expect(page.get_by_role("heading", level=1, name=JOBS)).to_be_visible()
 
 
-def test_an_answer_counts_once_and_in_the_tab_that_began(chromium: Browser, place: Place) -> None:
+def test_an_answer_counts_once_and_in_the_tab_that_began(chromium: Browser, scene: Scene) -> None:
     with open_page(chromium) as page:
         addresses: list[str] = []
         page.on("request", lambda request: addresses.append(request.url))
-        page.goto(place.api.url)
-        enter(page, place)
+        page.goto(scene.api.url)
+        enter(page, scene)
         expect(page.get_by_role("heading", level=1, name=JOBS)).to_be_visible()
-        (answer,) = (address for address in addresses if f"{place.api.url}/?" in address)
+        (answer,) = (address for address in addresses if f"{scene.api.url}/?" in address)
         with open_page(chromium) as other:
             other.goto(answer)
             expect(other.get_by_role("alert")).to_contain_text("This tab did not begin")
@@ -141,53 +141,53 @@ def test_an_answer_counts_once_and_in_the_tab_that_began(chromium: Browser, plac
         page.get_by_role("button", name="Sign out").click()
         page.goto(answer)
         expect(page.get_by_role("alert")).to_contain_text("This tab did not begin")
-    assert len(place.issuer.traded) == 1
+    assert len(scene.issuer.traded) == 1
 
 
-def test_a_token_of_another_sign_in_is_not_used(chromium: Browser, place: Place) -> None:
-    place.issuer.changes = {"nonce": "another"}
+def test_a_token_of_another_sign_in_is_not_used(chromium: Browser, scene: Scene) -> None:
+    scene.issuer.changes = {"nonce": "another"}
     with open_page(chromium) as page:
-        page.goto(place.api.url)
-        enter(page, place)
+        page.goto(scene.api.url)
+        enter(page, scene)
         expect(page.get_by_role("alert")).to_contain_text("was made for another sign-in")
         assert read_storage(page) == {}
 
 
-def test_refusals_say_who_refuses(chromium: Browser, place: Place) -> None:
+def test_refusals_say_who_refuses(chromium: Browser, scene: Scene) -> None:
     with open_page(chromium) as page:
-        page.goto(place.api.url)
-        place.issuer.refuses = "access_denied"
-        enter(page, place)
+        page.goto(scene.api.url)
+        scene.issuer.refuses = "access_denied"
+        enter(page, scene)
         expect(page.get_by_role("alert")).to_contain_text("did not sign you in: access_denied")
-        place.issuer.refuses, place.issuer.changes = None, {"email": "eve@evil.example"}
-        enter(page, place)
+        scene.issuer.refuses, scene.issuer.changes = None, {"email": "eve@evil.example"}
+        enter(page, scene)
         expect(page.get_by_role("alert")).to_contain_text("takes your account")
         expect(page.get_by_role("alert")).to_contain_text("ask the operator")
         check(page, "sign-in-refused")
 
 
-def test_the_end_is_told_before_and_after(chromium: Browser, place: Place) -> None:
-    place.issuer.lifetime_s = 60
+def test_the_end_is_told_before_and_after(chromium: Browser, scene: Scene) -> None:
+    scene.issuer.lifetime_s = 60
     with open_page(chromium) as page:
-        page.goto(f"{place.api.url}/#/compile")
-        enter(page, place)
+        page.goto(f"{scene.api.url}/#/compile")
+        enter(page, scene)
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         note = page.get_by_role("status").filter(has_text="Your sign-in")
         expect(note).to_contain_text("Your sign-in ends at")
         check(page, "sign-in-ends")
-        place.issuer.lifetime_s = 3600
+        scene.issuer.lifetime_s = 3600
         note.get_by_role("button", name="Sign in again").click()
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         expect(note).to_have_count(0)
-        assert page.url == f"{place.api.url}/#/compile"
+        assert page.url == f"{scene.api.url}/#/compile"
         # The clock of the service has 30 s of leeway.
-        place.issuer.lifetime_s = -25
+        scene.issuer.lifetime_s = -25
         page.get_by_role("button", name="Sign out").click()
-        enter(page, place)
+        enter(page, scene)
         page.get_by_role("link", name="I am Ada").click()
         expect(note).to_contain_text("Your sign-in ended at")
         until = time.monotonic() + 60
-        while place.api.http.get("/v1/whoami", headers=bearer(page)).status_code == 200:
+        while scene.api.http.get("/v1/whoami", headers=bearer(page)).status_code == 200:
             assert time.monotonic() < until
             time.sleep(0.2)
         page.get_by_role("link", name="Targets").click()
@@ -201,24 +201,26 @@ def bearer(page: Page) -> dict[str, str]:
     return {"Authorization": f"Bearer {read_storage(page)['relaxd.token']}"}
 
 
-def test_an_issuer_that_is_away_and_a_token_beside_it(chromium: Browser, place: Place) -> None:
-    place.issuer.discovery = dict  # type: ignore[method-assign]
+def test_an_issuer_that_is_away_and_a_token_beside_it(chromium: Browser, scene: Scene) -> None:
+    scene.issuer.discovery = dict  # type: ignore[method-assign]
     with open_page(chromium) as page:
-        page.goto(place.api.url)
-        enter(page, place)
-        expect(page.get_by_role("alert")).to_contain_text(f"cannot reach {place.host}")
+        page.goto(scene.api.url)
+        enter(page, scene)
+        expect(page.get_by_role("alert")).to_contain_text(f"cannot reach {scene.host}")
         page.get_by_label("Token").fill("operator")
         page.get_by_role("button", name="Sign in with a token").click()
         expect(page.get_by_role("heading", level=1, name=JOBS)).to_be_visible()
 
 
-def test_a_token_that_was_revoked_is_told_of(chromium: Browser, place: Place) -> None:
-    made = place.api.http.post("/v1/tokens", json={"name": "t", "scopes": ["read"], "tenant": "a"})
+def test_a_token_that_was_revoked_is_told_of(chromium: Browser, scene: Scene) -> None:
+    created = scene.api.http.post(
+        "/v1/tokens", json={"name": "t", "scopes": ["read"], "tenant": "a"}
+    )
     with open_page(chromium) as page:
-        page.goto(place.api.url)
-        page.get_by_label("Token").fill(made.json()["token"])
+        page.goto(scene.api.url)
+        page.get_by_label("Token").fill(created.json()["token"])
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1, name=JOBS)).to_be_visible()
-        place.api.http.delete(f"/v1/tokens/{made.json()['id']}?tenant=a")
+        scene.api.http.delete(f"/v1/tokens/{created.json()['id']}?tenant=a")
         page.get_by_role("link", name="Targets").click()
         expect(page.get_by_role("status")).to_contain_text("it has expired or was revoked")
