@@ -66,10 +66,26 @@ def cases(exported: Iterable[Case]) -> Iterator[Case]:
     chosen = {case.name: case for case in exported if isinstance(case.export, Export)}
     for exporter, names in ((Exporter.PT2, MODELS), (Exporter.RELAXD, NAMED)):
         for name in names:
-            case = chosen[name]
+            case = _enlarge(chosen[name])
             assert isinstance(case.export, Export)
             saved = Saved(case.export, f"{name}-{exporter.value}")
             yield dataclasses.replace(case, export=saved, exporter=exporter)
+
+
+_LEAST = 64
+
+
+def _enlarge(case: Case) -> Case:
+    """The case with images of at least 64 pixels: torch.export takes an axis of 1 for a constant,
+    as feature maps of 32 pixels become.
+    """
+    sides = [name for name in ("height", "width") if case.dims.get(name, "").startswith("32:")]
+    dims = {name: case.dims[name].replace("32:", f"{_LEAST}:", 1) for name in sides}
+    points = tuple(
+        {name: max(size, _LEAST) if name in sides else size for name, size in point.items()}
+        for point in case.points
+    )
+    return dataclasses.replace(case, dims={**case.dims, **dims}, points=points)
 
 
 def read_points(path: Path, part: str) -> list[Feed]:
