@@ -31,8 +31,8 @@ MODELS = (
     *("tv_googlenet", "tv_regnet", "tv_lraspp"),
 )
 NAMED = (
-    *("bert", "distilbert", "roberta", "electra", "llama", "clip", "vit", "convnext", "segformer"),
-    *("deit", "message_passing", "graph_attention", "timm_convmixer", "tv_squeezenet"),
+    *("bert", "distilbert", "roberta", "electra", "mpnet", "llama", "clip", "vit", "convnext"),
+    *("segformer", "deit", "graph_attention", "timm_convmixer", "tv_squeezenet"),
 )
 """Those that `relaxd export` saves, too."""
 
