@@ -1,0 +1,311 @@
+"""A collection of a month's jobs, on generated tables in PostgreSQL and a stub of an object store.
+
+One job of ten compiles: a model, a bundle of five files, a bill of materials and an index. The
+oldest day is past its retention. Two processes sweep, one of which is killed in the middle, beside
+uploads.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+import psycopg
+from sqlalchemy import func, select
+
+from artifacts import open_store
+from artifacts.parallel import AT_ONCE
+from artifacts.store import BlobStore
+from relaxd.contract.canonical import digest_of
+from service.core import Core
+from service.db.engine import Database
+from service.db.schema import blobs, builds, edges, garbage, holdings, jobs
+from service.db.upgrade import upgrade
+from service.identity import DEFAULT
+from service.settings import Settings
+from service.usecases import chores
+from service.usecases.store import catalog, collecting, expiring, marking, sweeping
+from service.usecases.store import holdings as rights
+from tests.service.fakes import FakeCompiler, FakeDoorbell
+from tests.service.servers import fresh_database, postgres_server
+
+DAY_S = 86400
+RETENTION_DAYS = 30
+JOBS_A_COMPILE = 10
+UPLOAD_S = 0.1
+KINDS = ("model", "bundle", "index", "sbom", "text", *(f"file{number}" for number in range(5)))
+PARTS = (
+    *(("bundle", f"file{number}", False) for number in range(5)),
+    ("index", "bundle", False),
+    ("sbom", "text", False),
+    ("sbom", "bundle", False),
+    ("bundle", "sbom", True),
+)
+"""Of each compile: what refers to what, and whether as a referrer."""
+
+
+def _digest(kind: str, number: str = "c") -> str:
+    return f"'sha256:' || encode(sha256(('{kind} ' || {number})::bytea), 'hex')"
+
+
+def _statements(count: int) -> Iterator[str]:
+    """Fill the tables: `n` is a job, `c` the compile whose result it has."""
+    days, compiles = RETENTION_DAYS + 1, count // JOBS_A_COMPILE
+    compile_of = f"n / {JOBS_A_COMPILE}"
+    age = f"({days}.0 * {DAY_S} * (1 - n::float / {count}))"
+    ended = f"extract(epoch FROM now()) - {age}"
+    each = f"generate_series(0, {count} - 1) n"
+    every = f"generate_series(0, {compiles} - 1) c"
+    touched = ended.replace("n::float", f"(c * {JOBS_A_COMPILE})::float")
+    yield (
+        "INSERT INTO jobs (id, kind, state, model, request, fingerprint, created_at, finished_at, "
+        f"last_seq, index_digest) SELECT md5('job ' || n), 'compile', 'succeeded', "
+        f"{_digest('model', compile_of)}, '{{}}', 'f', {ended}, {ended}, 1, "
+        f"{_digest('index', compile_of)} FROM {each}"
+    )
+    yield (
+        "INSERT INTO builds (id, job_id, position, target, capability, state, action_key, "
+        "artifact, created_at, finished_at, rung_at) SELECT md5('job ' || n) || '-0', "
+        "md5('job ' || n), 0, 'x86-64-v3', 'x86-64-v3', 'succeeded', "
+        f"{_digest('key', compile_of)}, jsonb_build_object('digest', "
+        f"{_digest('bundle', compile_of)}, 'ref', '', 'size', 1), {ended}, {ended}, 0 FROM {each}"
+    )
+    yield (
+        "INSERT INTO events (job_id, seq, time, type, data) "
+        f"SELECT md5('job ' || n), 1, {ended}, 'job.queued', '{{}}' FROM {each}"
+    )
+    for kind in KINDS:
+        yield (
+            "INSERT INTO blobs (digest, size, touched_at, is_read) "
+            f"SELECT {_digest(kind)}, 1000, {touched}, true FROM {every}"
+        )
+    yield (
+        "INSERT INTO holdings (tenant, digest, size, held_at) "
+        "SELECT 'default', digest, size, touched_at FROM blobs"
+    )
+    for parent, child, is_referrer in PARTS:
+        yield (
+            "INSERT INTO edges (parent, child, is_referrer) "
+            f"SELECT {_digest(parent)}, {_digest(child)}, {is_referrer} FROM {every}"
+        )
+    yield (
+        "INSERT INTO records (kind, name, digest, written_at) "
+        f"SELECT 'action', {_digest('key')}, {_digest('bundle')}, {touched} FROM {every}"
+    )
+    yield "UPDATE chores SET ran_at = extract(epoch FROM now()) WHERE name = 'gc-audit'"
+
+
+class Stub:
+    """An object store that has every blob until it is removed, and takes `request_s` a request."""
+
+    def __init__(self, request_s: float) -> None:
+        self._request_s = request_s
+
+    def last_touch(self, digest: str) -> float:
+        """A request for the blob, and one for its last touch."""
+        time.sleep(2 * self._request_s)
+        return 0.0
+
+    def read(self, digest: str) -> bytes:
+        """A request for what was uploaded, which is no manifest."""
+        time.sleep(self._request_s)
+        return b""
+
+    def has(self, digest: str) -> bool:
+        """Each blob that is asked for was removed."""
+        time.sleep(self._request_s)
+        return False
+
+    def discard_many(self, digests: Sequence[str], before: float) -> set[str]:
+        """A mark and two looks a blob, AT_ONCE at a time, and two deletions of many."""
+        time.sleep(self._request_s * (3 * -(-len(digests) // AT_ONCE) + 2))
+        return set(digests)
+
+    def quarantine(self) -> Iterator[Any]:
+        """Nothing is corrupt."""
+        return iter(())
+
+    def clear_quarantine(self, before: float) -> int:
+        """Nothing is corrupt."""
+        return 0
+
+
+def connect(url: str, folder: str, request_ms: float) -> Core:
+    """The service's parts over the database and the stub."""
+    settings = Settings(data_dir=Path(folder), database_url=url, retention_days=RETENTION_DAYS)
+    store = replace(open_store("memory://"), blobs=cast(BlobStore, Stub(request_ms / 1000)))
+    return Core(settings, Database(url), store, FakeCompiler(), FakeDoorbell(), time.time)
+
+
+def sweep_beside(url: str, folder: str, request_ms: float) -> None:
+    """Help to sweep as another worker does, until it is killed."""
+    core = connect(url, folder, request_ms)
+    while True:
+        sweeping.help_sweep(core, lambda: None)
+        time.sleep(0.1)
+
+
+@dataclass
+class Uploads:
+    """Blobs that a tenant puts while a collection runs."""
+
+    core: Core
+    digests: list[str]
+    stop: threading.Event
+
+    def run(self) -> None:
+        """Put one every UPLOAD_S."""
+        while not self.stop.wait(UPLOAD_S):
+            digest = digest_of(f"upload {len(self.digests)}".encode())
+            rights.hold(self.core, DEFAULT, {digest: 1})
+            self.digests.append(digest)
+
+
+@contextmanager
+def uploading(core: Core) -> Iterator[list[str]]:
+    """Digests of what is uploaded while the block lasts."""
+    uploads = Uploads(core, [], threading.Event())
+    thread = threading.Thread(target=uploads.run)
+    thread.start()
+    try:
+        yield uploads.digests
+    finally:
+        uploads.stop.set()
+        thread.join()
+
+
+def _count(core: Core, *tables: Any) -> dict[str, int]:
+    with core.reading() as tx:
+        counted = {t.name: select(func.count()).select_from(t) for t in tables}
+        return {name: tx.connection.execute(q).scalar_one() for name, q in counted.items()}
+
+
+def _time_steps(seconds: dict[str, float]) -> None:
+    """Have the steps of collections add their seconds."""
+    steps = ((expiring, "expire_jobs"), (catalog, "read_new"), (marking, "mark"))
+    for module, name in (*steps, (sweeping, "_look_again"), (sweeping, "work")):
+        setattr(module, name, _timed(getattr(module, name), name.strip("_"), seconds))
+
+
+def _timed(call: Callable[..., Any], name: str, seconds: dict[str, float]) -> Callable[..., Any]:
+    def timed(*arguments: Any, **options: Any) -> Any:
+        began = time.monotonic()
+        try:
+            return call(*arguments, **options)
+        finally:
+            seconds[name] = round(time.monotonic() - began, 1)
+
+    return timed
+
+
+def _processor_seconds() -> dict[str, float]:
+    """Processor time so far of the database, and of those that collect."""
+    used = {"postgresql": 0.0, "workers": 0.0}
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            kind = "postgresql" if "postgres" in process.name() else "workers"
+            used[kind] += times.user + times.system + times.children_user + times.children_system
+    return used
+
+
+def _kill_in_the_middle(core: Core, helper: Any, marked: int) -> int:
+    """Kill the helper once a third is removed; how many were by then."""
+    while True:
+        with core.reading() as tx:
+            removed = select(func.count()).where(garbage.c.is_removed)
+            count = int(tx.connection.execute(removed).scalar_one())
+        if count > marked / 3:
+            helper.kill()
+            return count
+        time.sleep(0.2)
+
+
+def measure(url: str, folder: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Fill the tables and collect; every figure by name."""
+    core, seconds = connect(url, folder, options.request_ms), dict[str, float]()
+    upgrade(core.db)
+    began = time.monotonic()
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in _statements(options.jobs):
+            connection.execute(statement)
+        connection.execute("VACUUM ANALYZE")
+    filled = round(time.monotonic() - began, 1)
+    tables = (jobs, builds, blobs, edges, holdings)
+    before = _count(core, *tables)
+    _time_steps(seconds)
+    spawning = multiprocessing.get_context("spawn")
+    arguments = (url, folder, options.request_ms)
+    helper = spawning.Process(target=sweep_beside, args=arguments, daemon=True)
+    helper.start()
+    expected = before["blobs"] // (RETENTION_DAYS + 1)
+    killed: list[int] = []
+    killing = threading.Thread(
+        target=lambda: killed.append(_kill_in_the_middle(core, helper, expected)), daemon=True
+    )
+    killing.start()
+    with uploading(core) as uploaded:
+        began, used = time.monotonic(), _processor_seconds()
+        done = collecting.run(core)
+        took = round(time.monotonic() - began, 1)
+        worked = {kind: round(seen - used[kind], 1) for kind, seen in _processor_seconds().items()}
+    with core.reading() as tx:
+        rows = set(
+            tx.connection.scalars(select(blobs.c.digest).where(blobs.c.digest.in_(uploaded)))
+        )
+    return {
+        "fill_seconds": filled,
+        "seconds": took,
+        "steps": seconds,
+        "processor_seconds": worked,
+        "before": before,
+        "after": _count(core, *tables),
+        "removed_blobs": done.removed_blobs,
+        "expired_jobs": done.expired_jobs,
+        "removed_when_one_was_killed": killed,
+        "needed_and_gone": _missing(core),
+        "uploaded": len(uploaded),
+        "uploaded_and_gone": len(set(uploaded) - rows),
+    }
+
+
+def _missing(core: Core) -> int:
+    """How many blobs jobs and bundles name that have no row."""
+    with core.reading() as tx:
+        named = marking.root_queries(core, tx.now)
+        limits = collecting._limits(core)
+        needed = marking._reach(*named, marking._young(limits))
+        beside = needed.outerjoin(blobs, blobs.c.digest == needed.c.digest)
+        lost = select(func.count()).select_from(beside).where(blobs.c.digest.is_(None))
+        return int(tx.connection.execute(lost).scalar_one())
+
+
+def main() -> None:
+    """Print the figures as one JSON document."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale.collection")
+    parser.add_argument("--jobs", type=int, default=1_000_000, help="of 31 days")
+    parser.add_argument("--request-ms", type=float, default=5, help="of the object store")
+    options = parser.parse_args()
+    chores.LEASE_S = 10.0
+    before = os.getloadavg()
+    with (
+        tempfile.TemporaryDirectory(prefix="relaxd-scale-") as folder,
+        postgres_server() as server,
+        fresh_database(server, "collection") as url,
+    ):
+        figures = measure(url, folder, options)
+    figures |= {"options": vars(options), "loadavg": {"before": before, "after": os.getloadavg()}}
+    print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()
