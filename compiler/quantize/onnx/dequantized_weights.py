@@ -137,7 +137,7 @@ class _Writer(NodeWriter):
 
 def _unsigned(tensor: onnx.TensorProto, bits: int, signed: bool) -> Array:
     values = numpy_helper.to_array(tensor).astype(np.int16)
-    return (values + (signed << bits - 1)).astype(np.uint8)
+    return np.asarray(values + (signed << bits - 1)).astype(np.uint8)
 
 
 def _zeros(
@@ -191,4 +191,4 @@ def _packed(numbers: Array, bits: int) -> Array:
     if bits == 8:
         return np.ascontiguousarray(numbers)
     even = np.pad(numbers, [(0, 0), (0, numbers.shape[1] % 2)])
-    return even[:, ::2] | even[:, 1::2] << np.uint8(4)
+    return np.asarray(even[:, ::2] | even[:, 1::2] << np.uint8(4))

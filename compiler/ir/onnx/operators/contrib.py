@@ -90,25 +90,27 @@ def embed_layer_norm(b: Builder, node: Node) -> list[Value | None]:
     of embeddings where wanted.
     """
     ids, positions = node.value(0), node.optional(8)
-    words = _embedded(b, node, 2, 0)
+    words = embed_rows(b, node, 2, 0)
     if positions is None:
         embedded = layout.strided_slice(b, node.value(3), 0, 0, ids.shape[1], 1)
     else:
-        embedded = _embedded(b, node, 3, 8)
+        embedded = embed_rows(b, node, 3, 8)
     total = ew.add(b, words, embedded)
     if node.has(1):
-        total = ew.add(b, total, _embedded(b, node, 4, 1))
+        total = ew.add(b, total, embed_rows(b, node, 4, 1))
     result = norm.layer_norm(b, total, node.value(5), node.value(6), 2, node.attr("epsilon", 1e-12))
-    return [result, _mask_index(b, node), total]
+    return [result, sum_mask(b, node), total]
 
 
-def _embedded(b: Builder, node: Node, table: int, indices: int) -> Value:
+def embed_rows(b: Builder, node: Node, table: int, indices: int) -> Value:
+    """The rows of the table in one input at the indices in another."""
     indexes(b, node, indices, node.value(table).shape[0])
     positions = indexing.check(b, node.value(indices), node.value(table).shape[0])
     return layout.take(b, node.value(table), positions, 0)
 
 
-def _mask_index(b: Builder, node: Node) -> Value | None:
+def sum_mask(b: Builder, node: Node) -> Value | None:
+    """The sums of the mask in input 7, zeros without one; None where the output is not wanted."""
     if not node.wants(1):
         return None
     if node.has(7):

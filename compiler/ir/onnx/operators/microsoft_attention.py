@@ -1,4 +1,4 @@
-"""Attention of ONNX Runtime's own domain: Attention and MultiHeadAttention."""
+"""Attention of ONNX Runtime's own domain: Attention, QAttention and MultiHeadAttention."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -17,6 +17,8 @@ from compiler.ir.ops.math import linear
 from compiler.ir.ops.nn.norm import wide
 from compiler.ir.ops.pointwise import broadcast
 from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.quantized import integer
+from compiler.ir.ops.quantized import quantize as qt
 from compiler.ir.ops.shape import indexing, layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -51,16 +53,37 @@ def attention(b: Builder, node: Node) -> list[Value | None]:
     past; the present.
     """
     refuse_others(node, 6, _MASKED | {"qkv_hidden_sizes", "rotary_embedding_dim"}, 2)
-    heads, x, table = node.attr("num_heads"), node.value(0), node.value(1)
-    joined = linear.matmul(b, x, table)
+    joined = linear.matmul(b, node.value(0), node.value(1))
+    return _attend_joined(b, node, joined, mask=3, past=4, added=node.optional(5))
+
+
+@op("QAttention", domain=MICROSOFT)
+def quantized_attention(b: Builder, node: Node) -> list[Value | None]:
+    """Attention whose query, keys and values are the product of quantized tensors; they themselves
+    are floats.
+    """
+    refuse_others(node, 9, _MASKED, 2)
+    x, weight = node.value(0), node.value(1)
+    total = integer.matmul(b, x, weight, node.optional(6), node.optional(7))
+    joined = qt.rescale(b, total, node.value(3), 0, node.value(4), 2)
+    return _attend_joined(b, node, joined, mask=5, past=8, added=None)
+
+
+def _attend_joined(
+    b: Builder, node: Node, joined: Value, mask: int, past: int, added: Value | None
+) -> list[Value | None]:
+    """Attention of query, keys and values side by side, [batch, length, 3 * hidden], with the bias
+    in input 2; mask and past: indices of inputs. Also the present.
+    """
+    heads = node.attr("num_heads")
     joined = ew.add(b, joined, node.value(2)) if node.has(2) else joined
     third = b.facts.simplify(ex.floordiv(joined.shape[2], 3))
     sizes = node.attr("qkv_hidden_sizes", [third, third, third])
     parts = Parts(*(at.split_heads(b, piece, heads) for piece in pieces(b, joined, sizes)))
-    if node.has(4):
-        past = [indexing.item(b, node.value(4), 0, i) for i in range(2)]
-        parts = _extended(b, parts, *past)
-    result = _attend(b, node, parts, _padding(b, node, 3, parts), node.optional(5))
+    if node.has(past):
+        earlier = [indexing.item(b, node.value(past), 0, i) for i in range(2)]
+        parts = _extended(b, parts, *earlier)
+    result = _attend(b, node, parts, _padding(b, node, mask, parts), added)
     present = None
     if node.wants(1):
         present = layout.concat(

@@ -10,6 +10,7 @@ from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.operators import recurrent
+from compiler.ir.onnx.operators.contrib import embed_rows, sum_mask
 from compiler.ir.onnx.operators.quantized import MICROSOFT, grid_of
 from compiler.ir.onnx.registry import Result, op
 from compiler.ir.onnx.window import window_of
@@ -20,6 +21,7 @@ from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs
 from compiler.ir.ops.quantized import integer
 from compiler.ir.ops.quantized import quantize as qt
+from compiler.ir.ops.quantized.quantize import Grid
 from compiler.ir.ops.quantized.recurrent import QuantizedWeights
 from compiler.ir.ops.shape import layout
 
@@ -174,6 +176,27 @@ def dynamic_quantize_matmul(b: Builder, node: Node) -> Value:
 
 def _biased(b: Builder, node: Node, x: Value, index: int) -> Value:
     return ew.add(b, x, node.value(index)) if node.has(index) else x
+
+
+@op("QEmbedLayerNormalization", domain=MICROSOFT)
+def quantized_embed_layer_norm(b: Builder, node: Node) -> list[Value | None]:
+    """Rows of quantized tables of words, positions and segments added up and normalised; the mask's
+    sums.
+    """
+
+    def real(values: Value, index: int) -> Value:
+        # Scales and zero points are in the order of the tables that they belong to.
+        grid = Grid(node.value(index + 6), node.optional(index + 11))
+        return qt.dequantize(b, values, grid, "float32")
+
+    total = real(embed_rows(b, node, 2, 0), 2)
+    positions = layout.strided_slice(b, node.value(3), 0, 0, node.value(0).shape[1], 1)
+    total = ew.add(b, total, real(positions, 3))
+    if node.has(1):
+        total = ew.add(b, total, real(embed_rows(b, node, 4, 1), 4))
+    gamma, beta = (real(node.value(index), index) for index in (5, 6))
+    result = norm.layer_norm(b, total, gamma, beta, 2, node.attr("epsilon", 1e-12))
+    return [result, sum_mask(b, node)]
 
 
 @op("DynamicQuantizeLSTM", domain=MICROSOFT)

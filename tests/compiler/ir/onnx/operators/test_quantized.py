@@ -363,3 +363,52 @@ def test_the_microsoft_spelling_of_quantize() -> None:
     assert_within_one_step(
         one_node("DequantizeLinear", {"x": "uint8[n,6]"}, constants, "x s z"), ROWS
     )
+
+
+@pytest.mark.parametrize("zeros", [0, 131])
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("attributes", [{}, {"unidirectional": 1}])
+def test_attention_of_quantized_weights(
+    zeros: int, columns: bool, attributes: dict[str, Any]
+) -> None:
+    scale = np.abs(normal(24)) / 40 if columns else f32(0.02)
+    kind = "uint8" if zeros else "int8"
+    constants = {
+        "w": integers(8, 24, dtype=kind),
+        "b": normal(24),
+        "xs": f32(0.02),
+        "ws": scale.astype(np.float32),
+        "xz": u8(120),
+        "wz": np.full(np.shape(scale), zeros, kind),
+    }
+    inputs = {"x": "uint8[n,s,8]", "m": "int32[n,t]", "p": "float32[2,n,2,c,4]"}
+    order = "x w b xs ws m xz wz p"
+    outputs = ["y", "present"]
+    model = one_node(
+        "QAttention", inputs, constants, order, outputs=outputs, num_heads=2, **attributes
+    )
+    feeds = [
+        {"x": integers(n, s, 8), "m": np.ones((n, s + c), np.int32), "p": normal(2, n, 2, c, 4)}
+        for n, s, c in ((1, 1, 3), (2, 5, 1))
+    ]
+    assert_within_one_step(model, feeds)
+
+
+def test_quantized_embeddings_added_up_and_normalised() -> None:
+    rows = {"word": (11, 8), "place": (6, 8), "segment": (2, 8), "gamma": (8,), "beta": (8,)}
+    constants = {name: integers(*shape) for name, shape in rows.items()}
+    constants |= {f"{name}_s": f32(0.01 + 0.01 * i) for i, name in enumerate(rows)}
+    constants |= {f"{name}_z": u8(100 + i) for i, name in enumerate(rows)}
+    order = " ".join(
+        ["ids", "kinds", *rows, "m", *(f"{n}_s" for n in rows), *(f"{n}_z" for n in rows)]
+    )
+    inputs = dict.fromkeys(("ids", "kinds", "m"), "int32[n,s]")
+    model = one_node(
+        "QEmbedLayerNormalization", inputs, constants, order, outputs=["y", "lengths"], epsilon=1e-5
+    )
+    feeds = []
+    for n, s in ((1, 1), (3, 6)):
+        draw = np.random.default_rng(s)
+        values = [draw.integers(0, most, (n, s)).astype(np.int32) for most in (11, 2, 2)]
+        feeds.append(dict(zip(inputs, values, strict=True)))
+    assert_within_one_step(model, feeds)
