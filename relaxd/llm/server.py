@@ -19,8 +19,8 @@ from relaxd.llm.limits import BoundedThreads
 from relaxd.llm.listening import Listening
 from relaxd.llm.metrics import LlmMetrics
 from relaxd.llm.wire.answers import Answer
-from relaxd.llm.wire.failures import failure
 from relaxd.llm.wire.requests import Asked, read_request
+from relaxd.llm.wire.responses import Reply, convert_request
 from relaxd.llm.wire.tokens import detokenize, tokenize
 
 _DONE = "data: [DONE]\n\n"
@@ -34,6 +34,7 @@ def create_app(engine: Engine, name: str, access: Access = ANYONE) -> Starlette:
     routes = [
         Route("/v1/chat/completions", endpoint.chat, methods=["POST"]),
         Route("/v1/completions", endpoint.complete, methods=["POST"]),
+        Route("/v1/responses", endpoint.respond, methods=["POST"]),
         Route("/tokenize", endpoint.tokenize, methods=["POST"]),
         Route("/detokenize", endpoint.detokenize, methods=["POST"]),
         Route("/metrics", endpoint.show_metrics),
@@ -51,11 +52,30 @@ class _Endpoint:
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
-        return await self._answer(request, chat=True)
+        return await self._answer(request, self._read_chat)
 
     async def complete(self, request: Request) -> Response:
         """POST /v1/completions."""
-        return await self._answer(request, chat=False)
+        return await self._answer(request, self._read_plain)
+
+    async def respond(self, request: Request) -> Response:
+        """POST /v1/responses."""
+        return await self._answer(request, self._read_response)
+
+    def _read_chat(self, document: Any) -> tuple[Asked, Answer]:
+        return self._read(document, chat=True)
+
+    def _read_plain(self, document: Any) -> tuple[Asked, Answer]:
+        return self._read(document, chat=False)
+
+    def _read(self, document: Any, *, chat: bool) -> tuple[Asked, Answer]:
+        want = read_request(document, chat=chat)
+        spell = self._engine.spell
+        return want, Answer(self.door.name, spell, chat=chat, n=want.n, usage=want.usage)
+
+    def _read_response(self, document: Any) -> tuple[Asked, Reply]:
+        want = read_request(convert_request(document), chat=True)
+        return want, Reply(self.door.name, document)
 
     async def tokenize(self, request: Request) -> Response:
         """POST /tokenize."""
@@ -82,19 +102,20 @@ class _Endpoint:
         """GET /metrics."""
         return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def _answer(self, request: Request, *, chat: bool) -> Response:
+    async def _answer(
+        self, request: Request, read: Callable[[Any], tuple[Asked, Answer | Reply]]
+    ) -> Response:
         try:
             async with self.door.bodies.read(request) as body:
-                want = read_request(await self.door.parse(body), chat=chat)
+                want, answer = read(await self.door.parse(body))
                 listening = Listening()
                 threads = self._threads(want, len(body))
                 await threads.run(partial(listening.begin, self._engine, want))
-            answer = Answer(self.door.name, self._engine.spell, chat=chat, n=want.n)
-            stream, usage = want.stream, want.usage
+            stream = want.stream
             # The prompt is not kept for as long as its answer takes.
             del want, body
             if stream:
-                events = self._stream(listening, answer, usage=usage)
+                events = self._stream(listening, answer)
                 return StreamingResponse(events, media_type="text/event-stream")
             return await self._complete(request, listening, answer)
         except RelaxdError as error:
@@ -112,7 +133,9 @@ class _Endpoint:
             return self._with_grammar
         return self.door.threads(size)
 
-    async def _complete(self, request: Request, listening: Listening, answer: Answer) -> Response:
+    async def _complete(
+        self, request: Request, listening: Listening, answer: Answer | Reply
+    ) -> Response:
         """The answer at once; a client that leaves ends it."""
         reading = asyncio.ensure_future(listening.read_all())
         gone = asyncio.ensure_future(_gone(request))
@@ -131,26 +154,23 @@ class _Endpoint:
         for generation in listening.generations:
             self._metrics.count_completion(generation)
 
-    async def _stream(
-        self, listening: Listening, answer: Answer, *, usage: bool
-    ) -> AsyncIterator[str]:
+    async def _stream(self, listening: Listening, answer: Answer | Reply) -> AsyncIterator[str]:
         """The answer's pieces as server-sent events; the server closes this where the client
         leaves.
         """
-        begun: set[int] = set()
+        named, completions = answer.named, listening.completions
         try:
+            for document in answer.begin(completions):
+                yield _event(document, named=named)
             async for index, piece in listening:
-                if index not in begun:
-                    begun.add(index)
-                    if (first := answer.first(index, listening.completions[index])) is not None:
-                        yield _event(first)
-                if (part := answer.part(index, listening.completions[index], piece)) is not None:
-                    yield _event(part)
-            if usage:
-                yield _event(answer.usage(listening.generations))
-            yield _DONE
+                for document in answer.feed(index, completions[index], piece):
+                    yield _event(document, named=named)
+            for document in answer.end(completions):
+                yield _event(document, named=named)
+            if not named:
+                yield _DONE
         except RelaxdError as error:
-            yield _event(failure(error)[1])
+            yield _event(answer.fail(error), named=named)
         finally:
             listening.cancel()
             self._count(listening)
@@ -162,5 +182,6 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _event(document: dict[str, Any]) -> str:
-    return f"data: {json.dumps(document, separators=(',', ':'))}\n\n"
+def _event(document: dict[str, Any], *, named: bool) -> str:
+    name = f"event: {document['type']}\n" if named else ""
+    return f"{name}data: {json.dumps(document, separators=(',', ':'))}\n\n"

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from relaxd.errors import RelaxdError
 from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.logprobs import TokenLogprob
 from relaxd.llm.reading import Call, Part, Reader, merge
+from relaxd.llm.wire.failures import failure
 
 Document = dict[str, Any]
 
@@ -43,9 +45,24 @@ class Completion:
 
 
 class Answer:
-    """The documents of one answer of `n` completions a prompt; spell: the bytes of a token."""
+    """The documents of one answer of `n` completions a prompt; spell: the bytes of a token; usage:
+    whether a stream ends with it.
+    """
 
-    def __init__(self, model: str, spell: Callable[[int], bytes], *, chat: bool, n: int) -> None:
+    named = False
+    """Server-sent events have no names."""
+
+    def __init__(
+        self,
+        model: str,
+        spell: Callable[[int], bytes],
+        *,
+        chat: bool,
+        n: int = 1,
+        usage: bool = False,
+    ) -> None:
+        self._usage = usage
+        self._begun: set[int] = set()
         self._chat = chat
         self._n = n
         self._spell = spell
@@ -66,7 +83,28 @@ class Answer:
         generations = [completion.generation for completion in completions]
         return {**self._complete, "choices": choices, "usage": usage(generations, self._n)}
 
-    def first(self, index: int, completion: Completion) -> Document | None:
+    def begin(self, completions: Sequence[Completion]) -> list[Document]:
+        """Nothing comes before the first piece."""
+        return []
+
+    def feed(self, index: int, completion: Completion, piece: Piece) -> list[Document]:
+        """The parts that a piece gives."""
+        parts = [] if index in self._begun else [self._first(index, completion)]
+        self._begun.add(index)
+        return [part for part in (*parts, self._next(index, completion, piece)) if part is not None]
+
+    def end(self, completions: Sequence[Completion]) -> list[Document]:
+        """The last part of a stream, where the request asks for it."""
+        if not self._usage:
+            return []
+        counted = usage([completion.generation for completion in completions], self._n)
+        return [{**self._part, "choices": [], "usage": counted}]
+
+    def fail(self, error: RelaxdError) -> Document:
+        """The document of an error that ends a stream."""
+        return failure(error)[1]
+
+    def _first(self, index: int, completion: Completion) -> Document | None:
         """The first part of a choice: the role, or the prompt that is repeated."""
         if self._chat:
             content: Document = {"delta": {"role": "assistant", "content": ""}, "logprobs": None}
@@ -80,7 +118,7 @@ class Answer:
             return None
         return {**self._part, "choices": [{"index": index, "finish_reason": None, **content}]}
 
-    def part(self, index: int, completion: Completion, piece: Piece) -> Document | None:
+    def _next(self, index: int, completion: Completion, piece: Piece) -> Document | None:
         """A piece of a choice; None where it has nothing to say yet."""
         last = piece.finish is not None
         part = completion.reader.feed(piece.text, last=last)
@@ -95,10 +133,6 @@ class Answer:
             **({"delta": delta} if self._chat else {"text": part.content}),
         }
         return {**self._part, "choices": [choice]}
-
-    def usage(self, generations: Sequence[Generation]) -> Document:
-        """The last part of a stream, where the request asks for it."""
-        return {**self._part, "choices": [], "usage": usage(generations, self._n)}
 
     def _choice(self, index: int, completion: Completion) -> Document:
         text, reasoning, calls = completion.read()

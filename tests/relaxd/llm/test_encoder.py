@@ -117,7 +117,8 @@ def test_embeddings(client: "openai.OpenAI") -> None:
     texts = ["abc", "hello there", "x", "some", "a b c d e f"]
     # The client asks for base64 by itself.
     for form in ({}, {"encoding_format": "float"}):
-        created = client.embeddings.create(model=MODEL, input=texts, **form)  # type: ignore[call-overload]
+        fields: dict[str, Any] = form
+        created = client.embeddings.create(model=MODEL, input=texts, **fields)
         for each, text in zip(created.data, texts, strict=True):
             np.testing.assert_allclose(each.embedding, vector_of(text), atol=1e-6)
         assert [each.index for each in created.data] == list(range(len(texts)))
