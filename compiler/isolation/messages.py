@@ -2,7 +2,9 @@
 JSON.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Any, ClassVar
 
 from compiler.isolation.level import Level
@@ -11,7 +13,25 @@ from relaxd.contract.states import Stage
 
 
 @dataclass(frozen=True)
-class CompileJob:
+class _Tagged:
+    """The base of jobs and messages, which are told apart by their `kind`."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is sent: the kind beside the fields."""
+        values = {field.name: _to_json(getattr(self, field.name)) for field in fields(self)}
+        return {"kind": self.kind, **values}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Failure):
+        return value.to_json()
+    return value.value if isinstance(value, Enum) else value
+
+
+@dataclass(frozen=True)
+class CompileJob(_Tagged):
     """One build.
 
     model: path of the model file; request: `CompileRequest.to_json()`; target: a registry name.
@@ -38,13 +58,9 @@ class CompileJob:
     kernels: str | None = None
     fresh_kernels: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """The form written to the child's standard input."""
-        return {"kind": self.kind, **asdict(self)}
-
 
 @dataclass(frozen=True)
-class InspectJob:
+class InspectJob(_Tagged):
     """A report on a model without compiling it; fields as in CompileJob."""
 
     kind: ClassVar[str] = "inspect"
@@ -52,13 +68,9 @@ class InspectJob:
     model: str
     request: dict[str, Any]
 
-    def to_json(self) -> dict[str, Any]:
-        """The form written to the child's standard input."""
-        return {"kind": self.kind, **asdict(self)}
-
 
 @dataclass(frozen=True)
-class FamiliesJob:
+class FamiliesJob(_Tagged):
     """A report on the kernels of a model, which is compiled up to their loops; fields as in
     CompileJob.
     """
@@ -69,52 +81,36 @@ class FamiliesJob:
     request: dict[str, Any]
     target: str
 
-    def to_json(self) -> dict[str, Any]:
-        """The form written to the child's standard input."""
-        return {"kind": self.kind, **asdict(self)}
-
 
 @dataclass(frozen=True)
-class Confined:
+class Confined(_Tagged):
     """The first message: how well the process is confined, before it reads the model."""
 
     kind: ClassVar[str] = "confined"
 
     level: Level
 
-    def to_json(self) -> dict[str, Any]:
-        """One line of the event stream."""
-        return {"kind": self.kind, "level": self.level.value}
-
 
 @dataclass(frozen=True)
-class StageStarted:
+class StageStarted(_Tagged):
     """The build entered a stage."""
 
     kind: ClassVar[str] = "stage"
 
     stage: Stage
 
-    def to_json(self) -> dict[str, Any]:
-        """One line of the event stream."""
-        return {"kind": self.kind, "stage": self.stage.value}
-
 
 @dataclass(frozen=True)
-class Log:
+class Log(_Tagged):
     """One line that the compiler or a tool printed, without its newline."""
 
     kind: ClassVar[str] = "log"
 
     line: str
 
-    def to_json(self) -> dict[str, Any]:
-        """One line of the event stream."""
-        return {"kind": self.kind, "line": self.line}
-
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(_Tagged):
     """The present work of a stage, in a sentence for people."""
 
     kind: ClassVar[str] = "progress"
@@ -122,13 +118,9 @@ class Progress:
     stage: Stage
     message: str
 
-    def to_json(self) -> dict[str, Any]:
-        """One line of the event stream."""
-        return {"kind": self.kind, "stage": self.stage.value, "message": self.message}
-
 
 @dataclass(frozen=True)
-class Failing:
+class Failing(_Tagged):
     """The failure of a build whose cause is still searched for: the result if the search does not
     come to its end.
     """
@@ -137,35 +129,23 @@ class Failing:
 
     failure: Failure
 
-    def to_json(self) -> dict[str, Any]:
-        """One line of the event stream."""
-        return {"kind": self.kind, "failure": self.failure.to_json()}
-
 
 @dataclass(frozen=True)
-class Succeeded:
+class Succeeded(_Tagged):
     """The final message: the manifest's or the report's document."""
 
     kind: ClassVar[str] = "succeeded"
 
     result: dict[str, Any]
 
-    def to_json(self) -> dict[str, Any]:
-        """The last line of the event stream."""
-        return {"kind": self.kind, "result": self.result}
-
 
 @dataclass(frozen=True)
-class Failed:
+class Failed(_Tagged):
     """The final message of a build that failed."""
 
     kind: ClassVar[str] = "failed"
 
     failure: Failure
-
-    def to_json(self) -> dict[str, Any]:
-        """The last line of the event stream."""
-        return {"kind": self.kind, "failure": self.failure.to_json()}
 
 
 ChildJob = CompileJob | InspectJob | FamiliesJob
@@ -184,19 +164,25 @@ def job_from_json(document: dict[str, Any]) -> ChildJob:
 
 def message_from_json(document: dict[str, Any]) -> Message:
     """Inverse of a message's `to_json`; ValueError for a document of another kind."""
-    match document:
-        case {"kind": Confined.kind, "level": level}:
-            return Confined(Level(level))
-        case {"kind": StageStarted.kind, "stage": stage}:
-            return StageStarted(Stage(stage))
-        case {"kind": Log.kind, "line": line}:
-            return Log(line)
-        case {"kind": Progress.kind, "stage": stage, "message": message}:
-            return Progress(Stage(stage), message)
-        case {"kind": Failing.kind, "failure": failure}:
-            return Failing(Failure.from_json(failure))
-        case {"kind": Succeeded.kind, "result": result}:
-            return Succeeded(result)
-        case {"kind": Failed.kind, "failure": failure}:
-            return Failed(Failure.from_json(failure))
-    raise ValueError(f"not a message of a compile process: {document!r}")
+    try:
+        kind = _MESSAGES[document["kind"]]
+        values = {field.name: document[field.name] for field in fields(kind)}
+    except (KeyError, TypeError):
+        raise ValueError(f"not a message of a compile process: {document!r}") from None
+    return kind(**{name: _FIELDS.get(name, _same)(value) for name, value in values.items()})
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_MESSAGES: dict[str, type[Message]] = {
+    message.kind: message
+    for message in (Confined, StageStarted, Log, Progress, Failing, Succeeded, Failed)
+}
+_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "level": Level,
+    "stage": Stage,
+    "failure": Failure.from_json,
+}
+"""The fields of messages that are more than JSON."""
