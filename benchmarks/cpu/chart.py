@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cpu.report import Row, best_peer, ratio, verdict
-from relaxd.timing.intervals import Verdict
+from benchmarks.cpu.report import Row, Verdict, best_peer, ratio, verdict
 
 _COLOURS = {
     Verdict.AHEAD: "#1a7f37",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 from relaxd.timing import intervals, quiet
 from relaxd.timing.contestants import TOLERANCE
-from relaxd.timing.intervals import Interval, Verdict
+from relaxd.timing.intervals import Interval
 
 Row = Mapping[str, Any]
 """`label`, `model`, `others` (their share of the processors in each round), and `engines`: each
@@ -18,6 +19,17 @@ engine's outcome.
 
 PEERS = ("onnxruntime", "openvino")
 """The ratio is ours over the best of these."""
+
+
+class Verdict(StrEnum):
+    """The conclusion of a row: relaxd takes less time, more, or the rounds do not tell; NOISY where
+    other processes used the machine, so that nothing is concluded.
+    """
+
+    AHEAD = "ahead"
+    EVEN = "even"
+    BEHIND = "behind"
+    NOISY = "noisy"
 
 
 def best_peer(rounds: Mapping[str, Sequence[float]]) -> str | None:
@@ -51,7 +63,16 @@ def is_quiet(row: Row) -> bool:
 def verdict(row: Row) -> Verdict | None:
     """None where there is no ratio."""
     interval = ratio(row)
-    return intervals.verdict(interval, is_quiet(row)) if interval else None
+    return conclude(interval, is_quiet(row)) if interval else None
+
+
+def conclude(interval: Interval, quiet: bool) -> Verdict:
+    """The verdict of an interval; `quiet`: True if no other processes used the machine."""
+    if not quiet:
+        return Verdict.NOISY
+    if interval.high < 1.0:
+        return Verdict.AHEAD
+    return Verdict.BEHIND if interval.low > 1.0 else Verdict.EVEN
 
 
 def geometric_mean(rows: Sequence[Row]) -> Interval | None:

@@ -1,4 +1,4 @@
-"""Ratios of paired rounds with their intervals, and what may be concluded from these.
+"""Ratios of paired rounds with their intervals.
 
 In every round each engine runs once, so that what slows a round slows both sides of its ratio.
 """
@@ -7,7 +7,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from relaxd.reports import statistics as order_statistics
 
@@ -15,17 +14,6 @@ CONFIDENCE = 0.95
 FEWEST = order_statistics.fewest(CONFIDENCE)
 """Rounds below which no two of them enclose the median with that confidence."""
 REPLICATES = 2000
-
-
-class Verdict(StrEnum):
-    """The conclusion of a row: relaxd takes less time, more, or the rounds do not tell; NOISY where
-    other processes used the machine, so that nothing is concluded.
-    """
-
-    AHEAD = "ahead"
-    EVEN = "even"
-    BEHIND = "behind"
-    NOISY = "noisy"
 
 
 @dataclass(frozen=True)
@@ -51,15 +39,6 @@ def median_interval(values: Sequence[float]) -> Interval:
 def pair_ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     """Our time over theirs in each round; raises ValueError for unequal numbers of rounds."""
     return [mine / peer for mine, peer in zip(ours, theirs, strict=True)]
-
-
-def verdict(interval: Interval, quiet: bool) -> Verdict:
-    """The verdict of an interval; `quiet`: True if no other processes used the machine."""
-    if not quiet:
-        return Verdict.NOISY
-    if interval.high < 1.0:
-        return Verdict.AHEAD
-    return Verdict.BEHIND if interval.low > 1.0 else Verdict.EVEN
 
 
 def geometric_mean(rows: Sequence[Sequence[float]], seed: int = 0) -> Interval | None:

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import documents
 from benchmarks.cpu import callers, document, page, report
 from benchmarks.cpu.__main__ import main
-from relaxd.timing.intervals import Verdict
+from relaxd.timing.intervals import Interval
 
 WORK = {"products": 10**9, "matmuls": 0}
 
@@ -44,10 +44,10 @@ EVEN, NOISY = _row("resnet50", 1.0, 1.0), _row("vit_s", 1.0, 9.0, others=0.2)
 def test_verdicts_and_the_mean_leave_noisy_rows_out():
     rows = [AHEAD, BEHIND, EVEN, NOISY]
     assert [report.verdict(row) for row in rows] == [
-        Verdict.AHEAD,
-        Verdict.BEHIND,
-        Verdict.EVEN,
-        Verdict.NOISY,
+        report.Verdict.AHEAD,
+        report.Verdict.BEHIND,
+        report.Verdict.EVEN,
+        report.Verdict.NOISY,
     ]
     assert report.geometric_mean(rows).middle == pytest.approx((0.5 * 1.5) ** (1 / 3))
     assert report.summary(rows) == (
@@ -149,3 +149,19 @@ def test_the_best_peer_is_that_of_the_least_median_not_of_the_least_round():
     rounds = {"relaxd": [1.0] * 3, "onnxruntime": [0.5, 3.0, 3.1], "openvino": [2.0, 2.1, 2.2]}
     assert report.best_peer(rounds) == "openvino"
     assert report.best_peer({"iree": [1.0]}) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "quiet", "expected"),
+    [
+        (0.8, 0.99, True, report.Verdict.AHEAD),
+        (0.8, 1.0, True, report.Verdict.EVEN),
+        (0.9, 1.1, True, report.Verdict.EVEN),
+        (1.0, 1.2, True, report.Verdict.EVEN),
+        (1.01, 1.2, True, report.Verdict.BEHIND),
+        (0.8, 0.9, False, report.Verdict.NOISY),
+        (1.1, 1.2, False, report.Verdict.NOISY),
+    ],
+)
+def test_a_verdict_needs_the_whole_interval_and_a_quiet_machine(low, high, quiet, expected):
+    assert report.conclude(Interval(0.95, low, high), quiet) is expected

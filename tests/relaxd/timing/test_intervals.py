@@ -1,4 +1,4 @@
-"""Medians of paired rounds: intervals against tables and simulation, and what follows from them."""
+"""Medians of paired rounds: intervals against tables and simulation."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,9 @@ import pytest
 from relaxd.timing.intervals import (
     FEWEST,
     Interval,
-    Verdict,
     geometric_mean,
     median_interval,
     pair_ratios,
-    verdict,
 )
 
 
@@ -35,22 +33,6 @@ def test_the_median_lies_inside_as_often_as_promised():
     intervals = [median_interval(list(row)) for row in samples]
     inside = np.mean([one.low <= np.log(2) <= one.high for one in intervals])
     assert inside == pytest.approx(1 - 24 / 2048, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "quiet", "expected"),
-    [
-        (0.8, 0.99, True, Verdict.AHEAD),
-        (0.8, 1.0, True, Verdict.EVEN),
-        (0.9, 1.1, True, Verdict.EVEN),
-        (1.0, 1.2, True, Verdict.EVEN),
-        (1.01, 1.2, True, Verdict.BEHIND),
-        (0.8, 0.9, False, Verdict.NOISY),
-        (1.1, 1.2, False, Verdict.NOISY),
-    ],
-)
-def test_a_verdict_needs_the_whole_interval_and_a_quiet_machine(low, high, quiet, expected):
-    assert verdict(Interval(0.95, low, high), quiet) is expected
 
 
 def test_pairing_takes_out_what_slows_both_sides_of_a_round():
