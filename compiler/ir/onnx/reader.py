@@ -25,6 +25,7 @@ from compiler.ir.onnx.model.expansions import without_calls
 from compiler.ir.onnx.model.item_names import item_name
 from compiler.ir.onnx.model.kv_cache import plan_kv_caches
 from compiler.ir.onnx.model.lists import Items, Stacked
+from compiler.ir.onnx.model.opsets import opsets_of
 from compiler.ir.onnx.model.walking import walk
 from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.shapes.facts import Facts
@@ -71,7 +72,7 @@ def _read(
     shapes = declare(facts, specs, request)
     builder = Builder(facts)
     shared = Model(
-        {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import},
+        opsets_of(model.opset_import),
         {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions},
         {
             name: [

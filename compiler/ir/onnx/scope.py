@@ -21,6 +21,7 @@ from compiler.ir.onnx import element_types, registry, small_types
 from compiler.ir.onnx.functions import function_of
 from compiler.ir.onnx.model.dtypes import CARRIED, name_of
 from compiler.ir.onnx.model.lists import Content, Items, Stacked
+from compiler.ir.onnx.model.opsets import opsets_of
 from compiler.ir.onnx.node import Node, describe
 from compiler.ir.shapes.index_bounds import Limit
 
@@ -172,9 +173,7 @@ class Scope:
                 why or f"the operator {node.op} (opset {node.opset}) is not supported",
                 reason="unsupported_op",
             )
-        opsets = {
-            ("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import
-        } or self.model.opsets
+        opsets = opsets_of(body.opset_import) or self.model.opsets
         defaults = {a.name: a for a in body.attribute_proto}
         inner = Scope(
             self.builder,

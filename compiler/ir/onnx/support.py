@@ -8,6 +8,7 @@ from onnx import defs
 from compiler.errors import ImportFailed
 from compiler.ir.files.node_labels import label_of, op_of
 from compiler.ir.onnx import registry
+from compiler.ir.onnx.model.opsets import opsets_of
 from compiler.ir.onnx.model.walking import walk
 
 SHOWN = 20
@@ -26,7 +27,7 @@ class Lack:
 def lacks(model: onnx.ModelProto) -> list[Lack]:
     """Every node, in subgraphs and called functions too, that no handler, refusal aside, serves."""
     functions = {(f.domain, f.name): f for f in model.functions}
-    opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
+    opsets = opsets_of(model.opset_import)
     missing: dict[Lack, None] = {}
     for proto in walk(model.graph.node):
         why = _why(proto, opsets, functions, set())
@@ -86,10 +87,7 @@ def _body(
     functions: dict[tuple[str, str], onnx.FunctionProto],
     calls: set[tuple[str, str]],
 ) -> str | None:
-    inner = {
-        **opsets,
-        **{("" if o.domain == "ai.onnx" else o.domain): o.version for o in body.opset_import},
-    }
+    inner = {**opsets, **opsets_of(body.opset_import)}
     for proto in walk(body.node):
         why = _why(proto, inner, functions, calls)
         if why is not None:

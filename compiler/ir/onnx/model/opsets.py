@@ -12,6 +12,11 @@ def opset_of(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
     return next((one.version for one in imports if one.domain in ("", "ai.onnx")), 1)
 
 
+def opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """The opset of each domain, of which the standard one is empty."""
+    return {("" if one.domain == "ai.onnx" else one.domain): one.version for one in imports}
+
+
 def convert_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     """A copy of the model at that opset, or at its own if that is newer; raises ImportFailed where
     onnx's converter gives up, as it does on some dynamic shapes.
