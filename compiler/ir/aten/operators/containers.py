@@ -101,27 +101,8 @@ def _chosen(b: Builder, items: tuple[Any, ...], index: PrimExpr) -> Any:
 
 def _item(b: Builder, node: Node, stack: Stack, index: Extent) -> Ref:
     """One item of a stack."""
-    length = stack.length
-    b.require(
-        ex.both(ex.less(index, length), ex.greater_equal(index, ex.sub(0, length))),
-        f"the index {index} is out of range for a list of {length}",
-    )
-    negative = b.facts.decide(ex.less(index, 0))
-    first = (
-        ex.add(index, length)
-        if negative
-        else index
-        if negative is False
-        else ex.select(ex.less(index, 0), ex.add(index, length), index)
-    )
-    first = b.facts.simplify(first)
-    return node.memory.item(
-        layout.squeeze(
-            b,
-            layout.strided_slice(b, stack.tensor, 0, first, b.facts.simplify(ex.add(first, 1)), 1),
-            [0],
-        )
-    )
+    first = layout.within(b, index, stack.length, "a list")
+    return node.memory.item(layout.select(b, stack.tensor, 0, first))
 
 
 @plain("prim::TupleSlice", "slice")

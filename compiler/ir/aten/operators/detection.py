@@ -30,4 +30,4 @@ def nms(b: Builder, node: Node) -> Value:
         None,
         False,
     )
-    return layout.squeeze(b, layout.strided_slice(b, selected, 1, 2, 3, 1), [1])
+    return layout.select(b, selected, 1, 2)

@@ -103,7 +103,7 @@ def stft(b: Builder, node: Node) -> Any:
 
 def _part(b: Builder, frames: Value, component: int, factor: float, single: bool) -> Value:
     """[batch, windows, bins, 2] to one part with its axes as torch has them."""
-    part = layout.squeeze(b, layout.strided_slice(b, frames, 3, component, component + 1, 1), [3])
+    part = layout.select(b, frames, 3, component)
     turned = layout.transpose(b, part, [0, 2, 1])
     scaled = turned if factor == 1 else ew.multiply(b, turned, scalar(b, factor, turned.dtype))
     return layout.squeeze(b, scaled, [0]) if single else scaled

@@ -234,25 +234,8 @@ def select(b: Builder, node: Node) -> Step:
     """One index along an axis, which is removed."""
     x = node.value("self")
     axis, index = node.axis("dim", len(x.shape)), node.extent("index")
-    extent = x.shape[axis]
-    b.require(
-        ex.both(ex.less(index, extent), ex.greater_equal(index, ex.sub(0, extent))),
-        f"the index {index} is out of range for an axis of {extent}",
-    )
-    negative = b.facts.decide(ex.less(index, 0))
-    first = (
-        ex.add(index, extent)
-        if negative
-        else index
-        if negative is False
-        else ex.select(ex.less(index, 0), ex.add(index, extent), index)
-    )
-    first = b.facts.simplify(first)
-    return lambda b, x: layout.squeeze(
-        b,
-        layout.strided_slice(b, x, axis, first, b.facts.simplify(ex.add(first, 1)), 1),
-        [axis],
-    )
+    first = layout.within(b, index, x.shape[axis], "an axis")
+    return lambda b, x: layout.select(b, x, axis, first)
 
 
 @view("slice")

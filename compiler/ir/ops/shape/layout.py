@@ -222,6 +222,24 @@ def strided_slice(
     return b.te(cut, x, name="slice")
 
 
+def select(b: Builder, x: Value, axis: int, position: Extent) -> Value:
+    """x at one position along an axis, which is removed; the position counts from the first."""
+    after = b.facts.simplify(ex.add(position, 1))
+    return squeeze(b, strided_slice(b, x, axis, position, after, 1), [axis])
+
+
+def within(b: Builder, index: Extent, extent: Extent, what: str) -> Extent:
+    """An index counted from the first; the program fails where it is out of range for `what`."""
+    b.require(
+        ex.both(ex.less(index, extent), ex.greater_equal(index, ex.sub(0, extent))),
+        f"the index {index} is out of range for {what} of {extent}",
+    )
+    is_negative = b.facts.decide(ex.less(index, 0))
+    if is_negative is None:
+        is_negative = ex.less(index, 0)
+    return b.facts.simplify(ex.select(is_negative, ex.add(index, extent), index))
+
+
 def _python_slice(start: int, stop: int, step: int) -> tuple[int | None, int | None, int]:
     """ONNX ends below -extent mean 'from the first element' when stepping back; Python spells that
     None.
