@@ -200,6 +200,20 @@ def declare(
     return [tuple(facts.simplify(extent_of(axis, dim)) for axis in spec.shape) for spec in specs]
 
 
+def named_axes(facts: Facts, request: CompileRequest) -> dict[str, list[Extent]]:
+    """The axes of the values that the request's `shapes` name; `declare` comes first."""
+    from compiler.ir.shapes.symbols import extent_of
+
+    table = request.dim_table
+    return {
+        name: [
+            facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, table.get(dim))))
+            for axis in axes
+        ]
+        for name, axes in request.shapes
+    }
+
+
 def check_rank(name: str, axes: Sequence[Extent], value: Value) -> None:
     """Raise ImportFailed if the request's `shapes` name more or fewer axes than the value has."""
     if len(axes) != len(value.shape):

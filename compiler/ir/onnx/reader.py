@@ -12,7 +12,7 @@ from compiler.ir.forks import explore
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.output import close, finish
 from compiler.ir.graph.parameters import parameters_of
-from compiler.ir.graph.signature import FileInput, check_names, declare, specs_of
+from compiler.ir.graph.signature import FileInput, check_names, declare, named_axes, specs_of
 from compiler.ir.graph.values import Known, Value
 from compiler.ir.imported import Imported
 from compiler.ir.onnx import (
@@ -30,7 +30,6 @@ from compiler.ir.onnx.model.walking import walk
 from compiler.ir.onnx.scope import Model, Scope
 from compiler.ir.shapes.facts import Facts
 from compiler.ir.shapes.index_bounds import collect
-from compiler.ir.shapes.symbols import extent_of
 from relaxd.contract.options import Precision, StateForm
 from relaxd.contract.request import CompileRequest
 
@@ -74,15 +73,7 @@ def _read(
     shared = Model(
         opsets_of(model.opset_import),
         {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions},
-        {
-            name: [
-                facts.simplify(
-                    extent_of(axis, lambda dim: facts.dim(dim, request.dim_table.get(dim)))
-                )
-                for axis in axes
-            ]
-            for name, axes in request.shapes
-        },
+        named_axes(facts, request),
         trace=trace,
         assumed=assumed,
         ranks={

@@ -20,7 +20,7 @@ from compiler.ir.forks import explore
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.output import close, finish
 from compiler.ir.graph.parameters import parameters_of
-from compiler.ir.graph.signature import declare
+from compiler.ir.graph.signature import declare, named_axes
 from compiler.ir.graph.values import Known
 from compiler.ir.imported import Imported
 from compiler.ir.pt2.dims import Declared, declare_program
@@ -32,7 +32,6 @@ from compiler.ir.pt2.scope import ProgramScope, quoting_line
 from compiler.ir.shapes.extents import Extent
 from compiler.ir.shapes.facts import Facts
 from compiler.ir.shapes.index_bounds import Limit, collect
-from compiler.ir.shapes.symbols import extent_of
 from relaxd.contract.request import CompileRequest
 
 
@@ -70,12 +69,7 @@ def _read(
         trace.clear()
     facts, request = Facts(), declared.request
     shapes = declare(facts, declared.specs, request)
-    table = request.dim_table
-    names = {
-        name: [facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, table.get(dim))))
-               for axis in axes]
-        for name, axes in request.shapes
-    }  # fmt: skip
+    names = named_axes(facts, request)
     builder = Builder(facts)
     scope = ProgramScope(
         builder, Memory(builder), Model(block, names, trace=trace, assumed=assumed)

@@ -19,11 +19,11 @@ from compiler.ir.forks import explore
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.output import close, finish
 from compiler.ir.graph.parameters import parameters_of
+from compiler.ir.graph.signature import named_axes
 from compiler.ir.graph.values import Tensor
 from compiler.ir.imported import Imported
 from compiler.ir.shapes.facts import Facts
 from compiler.ir.shapes.index_bounds import Limit, collect
-from compiler.ir.shapes.symbols import extent_of
 from compiler.ir.torchscript.arguments import arguments_of, attribute, written_attributes
 from compiler.ir.torchscript.constants import convert
 from compiler.ir.torchscript.inputs import Inputs, argument_value, declare_inputs
@@ -54,14 +54,7 @@ def _read(
         trace.clear()
     facts = Facts()
     inputs = declare_inputs(program, facts, request)
-    table = request.dim_table
-    shapes = {
-        name: [
-            facts.simplify(extent_of(axis, lambda dim: facts.dim(dim, table.get(dim))))
-            for axis in axes
-        ]
-        for name, axes in request.shapes
-    }
+    shapes = named_axes(facts, request)
     builder = Builder(facts)
     scope = ScriptScope(
         builder, Memory(builder), Model(program.graph, shapes, trace=trace, assumed=assumed)

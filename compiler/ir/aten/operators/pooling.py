@@ -39,8 +39,13 @@ def _window(node: Node, rank: int) -> Window:
     return Window.of(kernel, strides, per_axis(node, "dilation", rank), [*pads, *pads])
 
 
-def _fits(b: Builder, x: Value, window: Window) -> None:
-    """torch refuses a window that is longer than the padded axis."""
+def _operands(b: Builder, node: Node) -> tuple[Value, bool, Window]:
+    """[N, C, *spatial], whether N had to be added, and the window, which torch refuses where it is
+    longer than a padded axis.
+    """
+    rank = _rank(node)
+    x, single = _batched(b, node.value("self"), rank)
+    window = _window(node, rank)
     for axis, extent in enumerate(x.shape[2:]):
         room = ex.sub(
             ex.add(ex.add(extent, window.before[axis]), window.after[axis]), window.reach(axis)
@@ -49,15 +54,13 @@ def _fits(b: Builder, x: Value, window: Window) -> None:
             ex.greater_equal(room, 0),
             f"a window of {window.reach(axis)} elements does not fit an axis of {extent}",
         )
+    return x, single, window
 
 
 @op("max_pool1d", "max_pool2d", "max_pool3d")
 def max_pool(b: Builder, node: Node) -> Value:
     """The greatest element under each window, NaN where there is one."""
-    rank = _rank(node)
-    x, single = _batched(b, node.value("self"), rank)
-    window = _window(node, rank)
-    _fits(b, x, window)
+    x, single, window = _operands(b, node)
     pooled = nn_pool.max_pool(b, x, window, node.bool("ceil_mode"), keep_nan=True)
     return layout.squeeze(b, pooled, [0]) if single else pooled
 
@@ -65,10 +68,7 @@ def max_pool(b: Builder, node: Node) -> Value:
 @op("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool_indices(b: Builder, node: Node) -> list[Value]:
     """The greatest element under each window, and its place in its channel."""
-    rank = _rank(node)
-    x, single = _batched(b, node.value("self"), rank)
-    window = _window(node, rank)
-    _fits(b, x, window)
+    x, single, window = _operands(b, node)
     values, indices = nn_pool.max_pool_indices(b, x, window, node.bool("ceil_mode"), False)
     area = ex.maximum(b.facts.simplify(ex.prod(x.shape[2:])), 1)
     local = b.te(
@@ -85,10 +85,7 @@ def avg_pool(b: Builder, node: Node) -> Value:
     divisor = node.int("divisor_override") if node.has("divisor_override") else None
     if divisor == 0:
         node.fail("divisor_override is 0", reason="attribute")
-    rank = _rank(node)
-    x, single = _batched(b, node.value("self"), rank)
-    window = _window(node, rank)
-    _fits(b, x, window)
+    x, single, window = _operands(b, node)
     pooled = nn_pool.avg_pool(
         b, x, window, node.bool("ceil_mode"), node.bool("count_include_pad"), divisor
     )
