@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaxd.contract.bundle.manifest import Manifest
-from relaxd.contract.dims.axis_forms import bound_dims, identifier, write_axis
-from relaxd.contract.dims.dims import LARGEST, Dim
+from relaxd.contract.dims.axis_forms import bound_dims, write_axis
+from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.names import clean_comment
 from relaxd.contract.dims.tensors import TensorSpec, storage_of
-from relaxd.packages.languages import Language
+from relaxd.packages.languages import Language, to_word
 
 Values = Mapping[str, Any]
 """Texts, and lists of rows of Values that a template repeats lines for."""
@@ -37,9 +37,8 @@ class Interface:
             "prefix": prefix,
             "guard": prefix.upper(),
             "short": prefix.removeprefix("relaxd_"),
-            "module": _unique([_identifier(prefix.removeprefix("relaxd_"))], self.language.taken)[
-                0
-            ],
+            "module": _unique([to_word(prefix.removeprefix("relaxd_"))], self.language.taken)[0],
+            "lower": prefix.removeprefix("relaxd_").lower(),
             "name": clean_comment(manifest.name),
             "target": clean_comment(str(manifest.target.get("name", ""))),
             "dims": list(map(self._dim, self.dims, names, _constants(names))),
@@ -58,7 +57,7 @@ class Interface:
             "constant": constant,
             "about": f"{clean_comment(dim.name)}: {clean_comment(dim.describe())}",
             "min": dim.min,
-            "max": LARGEST if dim.max is None else dim.max,
+            "max": self.language.unbounded if dim.max is None else dim.max,
             "multiple": dim.multiple,
             "value": _favoured(dim),
         }
@@ -89,13 +88,8 @@ class Interface:
 
 
 def unique_names(names: Iterable[str], language: Language) -> list[str]:
-    """Identifiers of the language, in order, none twice."""
-    return _unique(map(language.spell, map(_identifier, names)), language.taken)
-
-
-def _identifier(name: str) -> str:
-    word = identifier(name).strip("_")
-    return word if word[:1].isalpha() else f"v{word}"
+    """The names as the language writes them, in order, none twice."""
+    return _unique(map(language.spell, names), language.taken)
 
 
 def _constants(names: Iterable[str]) -> list[str]:

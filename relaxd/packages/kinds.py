@@ -1,5 +1,6 @@
 """The kinds of packages: which templates each has, and where it holds the files of a bundle."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +11,7 @@ from relaxd.contract.bundle.manifest import FILENAME, Manifest
 from relaxd.contract.options import Flavour
 from relaxd.errors import DeclarationError
 from relaxd.packages.interface import Interface
-from relaxd.packages.languages import CPP, GO, RUST, Language
+from relaxd.packages.languages import CPP, GO, JAVASCRIPT, RUST, Language
 from relaxd.packages.template import fill
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -25,28 +26,35 @@ class Kind(StrEnum):
     PKG_CONFIG = "pkg-config"
     CARGO = "cargo"
     GO = "go"
+    NPM = "npm"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """language: of the templates; trees: their folders; library, header, data: where the package
-    holds the library, its C header, and the weights with the manifest and the licences.
+    """language: of the templates; trees: their folders; library: the path of the library, in which
+    LINK stands for the name by which linkers find it; header: the path of its C header, if the
+    package has it; data: the folder of the weights, the manifest and the licences; libraries: the
+    suffixes of those that it takes, and what they are for.
     """
 
     language: Language
     trees: tuple[str, ...]
     library: str
-    header: str
+    header: str | None
     data: str
+    libraries: tuple[tuple[str, ...], str] = ((".so", ".a"), "Linux or Android, or an archive")
 
 
-_PREFIX = ("lib", "include", "share/PREFIX")
-"""The folders of a prefix such as /usr/local, into which packages of several models go."""
+_PREFIX = ("lib/LINK", "include/PREFIX.h", "share/PREFIX")
+"""The paths in a prefix such as /usr/local, into which packages of several models go."""
 _LAYOUTS: Mapping[Kind, Layout] = {
     Kind.CMAKE: Layout(CPP, ("cpp", "cmake"), *_PREFIX),
     Kind.PKG_CONFIG: Layout(CPP, ("cpp", "pkg-config"), *_PREFIX),
-    Kind.CARGO: Layout(RUST, ("cargo",), "lib", "include", ""),
-    Kind.GO: Layout(GO, ("go",), "lib", "", ""),
+    Kind.CARGO: Layout(RUST, ("cargo",), "lib/LINK", "include/PREFIX.h", ""),
+    Kind.GO: Layout(GO, ("go",), "lib/LINK", "PREFIX.h", ""),
+    Kind.NPM: Layout(
+        JAVASCRIPT, ("npm",), "bundle/model.wasm", None, "bundle", ((".wasm",), "WebAssembly")
+    ),
 }
 
 
@@ -60,23 +68,27 @@ def package_of(
     """
     layout = _LAYOUTS[kind]
     _check(kind, manifest)
+    data = [name for name in (manifest.weights_file, "LICENSES") if name in manifest.files]
+    copies = {layout.library: manifest.library}
+    copies |= {} if layout.header is None else {layout.header: "model.h"}
+    copies |= {str(PurePosixPath(layout.data, name)): name for name in (FILENAME, *data)}
     values = {**Interface(manifest, layout.language).values(), **_library(manifest)}
+    values |= _dependency(package)
     texts = {
         str(path): fill(text, values)
         for tree in layout.trees
         for path, text in _read_templates(_TEMPLATES / tree)
     }
-    data = [name for name in (manifest.weights_file, "LICENSES") if name in manifest.files]
-    copies = {
-        str(PurePosixPath(layout.library, values["link_file"])): manifest.library,
-        str(PurePosixPath(layout.header, "PREFIX.h")): "model.h",
-        **{str(PurePosixPath(layout.data, name)): name for name in (FILENAME, *data)},
-    }
     return _named(texts, manifest), _named(copies, manifest)
 
 
 def _named(files: dict[str, str], manifest: Manifest) -> dict[str, str]:
-    return {path.replace("PREFIX", manifest.entry): content for path, content in files.items()}
+    """The files by paths that hold the names of the model and of its library."""
+    link = _library(manifest)["link_file"]
+    return {
+        path.replace("PREFIX", manifest.entry).replace("LINK", link): content
+        for path, content in files.items()
+    }
 
 
 def _read_templates(folder: Path) -> list[tuple[PurePosixPath, str]]:
@@ -86,11 +98,27 @@ def _read_templates(folder: Path) -> list[tuple[PurePosixPath, str]]:
 
 def _library(manifest: Manifest) -> dict[str, Any]:
     suffix = PurePosixPath(manifest.library).suffix
+    loaded = (FILENAME, manifest.library, manifest.weights_file)
     return {
         "link_file": f"lib{manifest.entry}{suffix}",
-        "shared": [{}] if suffix == ".so" else [],
-        "archived": [{}] if suffix == ".a" else [],
+        "shared": _only_if(suffix == ".so"),
+        "archived": _only_if(suffix == ".a"),
+        "cpu": _only_if(manifest.load.device == "cpu"),
+        "gpu": _only_if(manifest.load.device != "cpu"),
+        "files": [{"file": name} for name in loaded if name in (FILENAME, *manifest.files)],
     }
+
+
+def _dependency(package: str | None) -> dict[str, Any]:
+    return {
+        "package": [] if package is None else [{"url": json.dumps(package)}],
+        "no_package": _only_if(package is None),
+    }
+
+
+def _only_if(condition: bool) -> list[dict[str, Any]]:
+    """The rows of a block that a template has under a condition."""
+    return [{}] if condition else []
 
 
 def _check(kind: Kind, manifest: Manifest) -> None:
@@ -101,10 +129,10 @@ def _check(kind: Kind, manifest: Manifest) -> None:
             field="bundle",
             hint="compile with --flavour standalone, for a target without a GPU",
         )
-    if PurePosixPath(manifest.library).suffix not in (".so", ".a"):
+    suffixes, systems = _LAYOUTS[kind].libraries
+    if PurePosixPath(manifest.library).suffix not in suffixes:
         raise DeclarationError(
-            f"a package for {kind} holds a library for Linux or Android, or an archive, not "
-            f"{manifest.library}",
+            f"a package for {kind} holds a library for {systems}, not {manifest.library}",
             field="bundle",
             hint="relaxd targets lists the targets",
         )

@@ -1,23 +1,32 @@
 """How languages name, type and compute what a model's interface is made of."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from relaxd.contract.dims.axis_forms import AxisForms
+from relaxd.contract.dims.axis_forms import AxisForms, identifier
+from relaxd.contract.dims.dims import LARGEST
+
+
+def to_word(name: str) -> str:
+    """An identifier for a model's own word."""
+    word = identifier(name).strip("_")
+    return word if word[:1].isalpha() else f"v{word}"
 
 
 @dataclass(frozen=True)
 class Language:
     """types: of an element, by the dtype that stores it; taken: words that no dim, input, output
     or model may be called; axes: how shapes are computed; dim: how a shape refers to a dim; spell:
-    how a name's identifier is written.
+    how a name is written; unbounded: the greatest size of a dim that has none.
     """
 
     types: Mapping[str, str]
     taken: frozenset[str]
     axes: AxisForms
     dim: str
-    spell: Callable[[str], str] = str
+    spell: Callable[[str], str] = to_word
+    unbounded: str = str(LARGEST)
 
 
 def _types(signed: str, unsigned: str, single: str, double: str) -> dict[str, str]:
@@ -32,7 +41,8 @@ def _types(signed: str, unsigned: str, single: str, double: str) -> dict[str, st
     return {**whole, **other, "float32": single, "float64": double}
 
 
-def _capitalize(word: str) -> str:
+def _capitalize(name: str) -> str:
+    word = to_word(name)
     return word[:1].upper() + word[1:]
 
 
@@ -91,3 +101,17 @@ GO = Language(
     "d.{}",
     _capitalize,
 )
+JAVASCRIPT = Language(
+    {
+        **_types("Int{}Array", "Uint{}Array", "Float32Array", "Float64Array"),
+        "int64": "BigInt64Array",
+        "uint64": "BigUint64Array",
+        "float16": "Float16",
+    },
+    frozenset(),
+    AxisForms("Math.floor({} / {})", "({} % {})", "Math.min({}, {})", "Math.max({}, {})"),
+    "dims[{}]",
+    json.dumps,
+    "Infinity",
+)
+"""Its names are the model's, in quotes, as the npm package takes them."""

@@ -2,6 +2,7 @@
 two models, whose answers and errors are the same in every language.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -18,6 +19,8 @@ from tests.relaxd.packages.models import mlp
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[3]
+CLIENT = ROOT / "clients/js"
 PROGRAMS = Path(__file__).parent / "programs"
 MODELS = ("mlp", "odd")
 LIBRARIES = [f"-lrelaxd_{name}" for name in MODELS]
@@ -71,18 +74,23 @@ def product(x: np.ndarray) -> np.ndarray:
 
 def check_two(printed: str) -> None:
     """What the programs with two models print."""
-    *lines, last = printed.splitlines()
+    lines = printed.splitlines()
+    check_numbers(lines[:4], lines[8:-1])
+    assert [line.lower() for line in lines[4:7]] == ERRORS
+    assert lines[7].startswith("5 ")
+    assert lines[-1] == "1 seq-len = 6, it must be 0 to 64, a multiple of 4"
+
+
+def check_numbers(mlp_lines: list[str], odd_lines: list[str]) -> None:
+    """The outputs of both models."""
     expected = product(np.arange(32) / 32)
-    for line, n in zip(lines[:4], (1, 2, 8, 3), strict=True):
+    for line, n in zip(mlp_lines, (1, 2, 8, 3), strict=True):
         name, _, values = line.partition(":")
         assert name == f"y {n} 7"
         numbers = np.array(values.split(), np.float64).reshape(n, 7)
         np.testing.assert_allclose(numbers, np.tile(expected, (n, 1)), atol=2e-6)
-    assert [line.lower() for line in lines[4:7]] == [line.lower() for line in ERRORS]
-    assert lines[7].startswith("5 ")
-    parts = (line.partition(":") for line in lines[8:])
+    parts = (line.partition(":") for line in odd_lines)
     assert {name: list(map(float, text.split())) for name, _, text in parts} == ODD
-    assert last == "1 seq-len = 6, it must be 0 to 64, a multiple of 4"
 
 
 def need(*programs: str) -> None:
@@ -190,3 +198,44 @@ def test_two_models_in_one_program_of_go(modules: Path) -> None:
     (folder / "go.mod").write_text("\n\n".join(["module two", "go 1.18", *lines]) + "\n")
     shutil.copy(PROGRAMS / "two.go", folder / "main.go")
     check_two(run("go", "run", ".", "../mlp/weights.bin", cwd=folder))
+
+
+@pytest.fixture(scope="module")
+def site(web: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which both npm packages are installed, with relaxd's as their dependency."""
+    need("node", "npm")
+    folder = tmp_path_factory.mktemp("site")
+    for name in MODELS:
+        package(web / name, "npm", folder / name, "--package", f"file:{CLIENT}")
+    (folder / "package.json").write_text('{"name": "site", "private": true}')
+    quiet = ("--no-audit", "--no-fund", "--offline", "--install-links")
+    run("npm", "install", *quiet, *(f"./{name}" for name in MODELS), cwd=folder)
+    return folder
+
+
+def test_the_example_of_an_npm_package(site: Path) -> None:
+    check_example(run("node", "node_modules/relaxd-mlp/example.mjs", cwd=site))
+    assert "where [2 3] 0 0 0 1 2 3" in run("node", "node_modules/relaxd-odd/example.mjs", cwd=site)
+
+
+def test_two_models_in_one_program_of_javascript(site: Path) -> None:
+    shutil.copy(PROGRAMS / "two.mjs", site)
+    lines = run("node", "two.mjs", cwd=site).splitlines()
+    check_numbers(lines[:4], lines[6:-1])
+    assert lines[4] == "run.input n = 9, it must be 1 to 8"
+    assert lines[5].startswith("run.input input x has 256 values, it must have 64")
+    assert lines[-1] == "run.input seq-len = 6, it must be 0 to 64, a multiple of 4"
+
+
+def test_the_types_of_an_npm_package(site: Path) -> None:
+    need("tsc")
+    shutil.copy(PROGRAMS / "typed.mts", site)
+    strict = ("--noEmit", "--strict", "--module", "nodenext", "--target", "es2022")
+    run("tsc", *strict, "typed.mts", cwd=site)
+
+
+def test_without_a_url_no_registry_is_asked_for_relaxd(web: Path, tmp_path: Path) -> None:
+    package(web / "mlp", "npm", tmp_path / "mlp")
+    document = json.loads((tmp_path / "mlp/package.json").read_text())
+    assert "dependencies" not in document
+    assert document["peerDependenciesMeta"] == {"relaxd": {"optional": True}}
