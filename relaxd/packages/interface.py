@@ -1,4 +1,4 @@
-"""What a model takes and gives, as the values of templates: the same for every kind of package."""
+"""The inputs, outputs and dims of a model as values of templates, for every kind of package."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -127,7 +127,7 @@ def _check(kind: Kind, manifest: Manifest) -> None:
             f"a package for {kind} holds a library that needs no runtime; this one is for the "
             f"backend {manifest.flavour}",
             field="bundle",
-            hint="compile with --flavour standalone, for a target without a GPU",
+            hint="compile with the backend standalone, for a target without a GPU",
         )
     suffixes, systems = _LAYOUTS[kind].libraries
     if PurePosixPath(manifest.library).suffix not in suffixes:

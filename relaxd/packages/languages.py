@@ -30,15 +30,15 @@ class Language:
 
 
 def _types(signed: str, unsigned: str, single: str, double: str) -> dict[str, str]:
-    """The types by dtype; signed, unsigned: those of whole numbers, with {} for the bits."""
-    whole = {
+    """The types by dtype; signed, unsigned: those of integers, with {} for the bits."""
+    integers = {
         f"{kind}{bits}": form.format(bits)
         for kind, form in (("int", signed), ("uint", unsigned))
         for bits in (8, 16, 32, 64)
     }
     byte, half = unsigned.format(8), unsigned.format(16)
     other = {"bool": byte, "float16": half, "bfloat16": half}
-    return {**whole, **other, "float32": single, "float64": double}
+    return {**integers, **other, "float32": single, "float64": double}
 
 
 def _capitalize(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What templates are given, and how they are filled."""
+"""Values of templates, and how templates are filled."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_dims_are_those_of_inputs_in_the_order_of_bind() -> None:
     assert (n["dim"], n["max"], n["multiple"], n["value"]) == ("n", 8, 2, 4)
 
 
-def test_names_that_fall_together_are_told_apart() -> None:
+def test_equal_names_are_told_apart() -> None:
     inputs = tuple(TensorSpec.of(name, "float32[n,N]") for name in ("a/b", "a.b", "_", "N"))
     values = Interface(manifest(inputs=inputs, dims=(Dim("n"), Dim("N"))), GO).values()
     assert [row["tensor"] for row in values["inputs"]] == ["A_b", "A_b_", "V", "N"]
@@ -88,7 +88,7 @@ def test_names_that_fall_together_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.CMAKE, Kind.PKG_CONFIG])
-def test_libraries_that_no_package_has_a_place_for(kind: Kind) -> None:
+def test_libraries_that_a_kind_does_not_take(kind: Kind) -> None:
     with pytest.raises(DeclarationError, match=r"not model\.dll"):
         package_of(kind, manifest(library="model.dll"))
     with pytest.raises(DeclarationError, match="the backend vm"):

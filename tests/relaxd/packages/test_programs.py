@@ -39,7 +39,7 @@ ODD = {
 
 
 def run(*command: object, cwd: Path, **environment: str) -> str:
-    """What the command prints; fails where it warns or ends by an error."""
+    """The output of a command; fails where it warns or ends by an error."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -64,16 +64,18 @@ def check_example(printed: str) -> None:
     x = np.arange(32) % 8 / 8
     name, *numbers = printed.translate(str.maketrans("[],", "   ")).split()
     assert (name.lower(), numbers[:2]) == ("y", ["1", "7"])
-    np.testing.assert_allclose([float(number) for number in numbers[2:]], product(x), atol=1e-5)
+    np.testing.assert_allclose(
+        [float(number) for number in numbers[2:]], expected_row(x), atol=1e-5
+    )
 
 
-def product(x: np.ndarray) -> np.ndarray:
+def expected_row(x: np.ndarray) -> np.ndarray:
     (weights,) = mlp().graph.initializer
     return np.maximum(x @ numpy_helper.to_array(weights).astype(np.float64), 0)
 
 
 def check_two(printed: str) -> None:
-    """What the programs with two models print."""
+    """The output of the programs with two models."""
     lines = printed.splitlines()
     check_numbers(lines[:4], lines[8:-1])
     assert [line.lower() for line in lines[4:7]] == ERRORS
@@ -83,7 +85,7 @@ def check_two(printed: str) -> None:
 
 def check_numbers(mlp_lines: list[str], odd_lines: list[str]) -> None:
     """The outputs of both models."""
-    expected = product(np.arange(32) / 32)
+    expected = expected_row(np.arange(32) / 32)
     for line, n in zip(mlp_lines, (1, 2, 8, 3), strict=True):
         name, _, values = line.partition(":")
         assert name == f"y {n} 7"
@@ -101,7 +103,7 @@ def need(*programs: str) -> None:
 
 def test_the_models_are_what_the_programs_expect() -> None:
     onnx.checker.check_model(mlp())
-    assert product(np.arange(32) / 32).max() > 1
+    assert expected_row(np.arange(32) / 32).max() > 1
 
 
 @pytest.fixture(scope="module")
@@ -193,8 +195,8 @@ def test_the_example_of_a_go_module(modules: Path) -> None:
 def test_two_models_in_one_program_of_go(modules: Path) -> None:
     folder = modules / "two"
     folder.mkdir()
-    lines = [f"require relaxd.local/{name} v0.0.0" for name in MODELS]
-    lines += [f"replace relaxd.local/{name} => ../{name}" for name in MODELS]
+    lines = [f"require models.local/{name} v0.0.0" for name in MODELS]
+    lines += [f"replace models.local/{name} => ../{name}" for name in MODELS]
     (folder / "go.mod").write_text("\n\n".join(["module two", "go 1.18", *lines]) + "\n")
     shutil.copy(PROGRAMS / "two.go", folder / "main.go")
     check_two(run("go", "run", ".", "../mlp/weights.bin", cwd=folder))

@@ -1,3 +1,3 @@
-module relaxd.local/@short@
+module models.local/@short@
 
 go 1.18

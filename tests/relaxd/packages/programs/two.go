@@ -6,8 +6,8 @@ import (
 	"log"
 	"os"
 
-	"relaxd.local/mlp"
-	"relaxd.local/odd"
+	"models.local/mlp"
+	"models.local/odd"
 )
 
 func show[T any](name string, shape []int64, data []T) {

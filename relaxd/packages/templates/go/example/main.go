@@ -8,7 +8,7 @@ import (
 	"os"
 @end@
 
-	model "relaxd.local/@short@"
+	model "models.local/@short@"
 )
 
 func main() {
