@@ -91,9 +91,9 @@ def _apart(x: Read, step: Any, k: Any, last: Any, order: int) -> Any:
     return _ends(k, last, -parabola(k, k + 1, k + 2), inner, parabola(k, k - 1, k - 2))
 
 
-def _at(x: Read, place: Read, k: Any, last: Any, order: int) -> Any:
+def _at(x: Read, coordinate: Read, k: Any, last: Any, order: int) -> Any:
     """The gradient at k of samples at coordinates."""
-    before, after = place(k) - place(k - 1), place(k + 1) - place(k)
+    before, after = coordinate(k) - coordinate(k - 1), coordinate(k + 1) - coordinate(k)
     total = before + after
     inner = (
         x(k + 1) * (before / (after * total))
@@ -104,7 +104,7 @@ def _at(x: Read, place: Read, k: Any, last: Any, order: int) -> Any:
         return _ends(k, last, (x(k + 1) - x(k)) / after, inner, (x(k) - x(k - 1)) / before)
 
     def parabola(one: Any, two: Any) -> Any:
-        near, far = place(one) - place(k), place(two) - place(one)
+        near, far = coordinate(one) - coordinate(k), coordinate(two) - coordinate(one)
         both = near + far
         return (
             x(one) * (both / (near * far))

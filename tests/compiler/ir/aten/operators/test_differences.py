@@ -21,8 +21,8 @@ def test_equal_spacing() -> None:
 def test_coordinates() -> None:
     rows = torch.tensor([1.0, 2.5, 3.0, 7.0])
 
-    def of(x: torch.Tensor, at: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        columns = at.abs().cumsum(0)
+    def of(x: torch.Tensor, gaps: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        columns = gaps.abs().cumsum(0)
         return (
             *torch.gradient(x, spacing=[columns, rows], dim=(0, 1)),
             *torch.gradient(x, spacing=[columns, rows], dim=(0, 1), edge_order=2),
