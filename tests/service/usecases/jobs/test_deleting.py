@@ -121,7 +121,7 @@ def test_its_waiting_builds_are_cancelled_and_its_running_ones_are_waited_for(co
     waiting = vision.submit(model, CompileRequest.of(targets=["x86-64-v4"]))
     running = vision.submit(model, CompileRequest())
     claim = claiming.take(core, running.builds[0].id, "worker")
-    with pytest.raises(TenantBusy, match="1 builds"):
+    with pytest.raises(TenantBusy, match="1 of its builds"):
         delete_tenant(core, "vision")
     assert vision.get(waiting.id).state is State.CANCELLED
     assert vision.get(running.id).builds[0].cancel_requested
