@@ -189,7 +189,7 @@ class _Calls:
             return self.count > 0
         try:
             value = json.loads(block)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         parts = [_parts(each) for each in (value if isinstance(value, list) else [value])]
         if not all(parts):

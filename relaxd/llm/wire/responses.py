@@ -190,8 +190,12 @@ class Reply:
         """Add to the text of the last item, or begin one."""
         if not self._is_open(kind):
             item: Document = {"id": _new_id(kind), "type": kind, "status": "in_progress"}
-            extra = {"role": "assistant"} if kind == "message" else {"summary": []}
-            self._begin({**item, **extra, "content": []})
+            extra: dict[str, Document] = {
+                "message": {"role": "assistant"},
+                "reasoning": {"summary": []},
+            }
+            item |= extra[kind]
+            self._begin({**item, "content": []})
             content: Document = {"type": name, "text": ""}
             content |= {"annotations": []} if kind == "message" else {}
             self._emit(

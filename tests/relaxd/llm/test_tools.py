@@ -115,7 +115,8 @@ def test_calls_that_are_written_otherwise(size: int) -> None:
 @pytest.mark.parametrize("size", [1, 1000])
 def test_what_is_no_call_is_not_lost(size: int) -> None:
     hermes, llama = BY_NAME["hermes"], BY_NAME["llama3"]
-    for text in ("<tool_call>{nonsense}</tool_call>", '<tool_call>{"a": 1}</tool_call> b'):
+    deep = f"<tool_call>{'[' * 2000}</tool_call>"
+    for text in (deep, "<tool_call>{nonsense}</tool_call>", '<tool_call>{"a": 1}</tool_call> b'):
         assert read(text, size, hermes) == (text, "", [])
     assert read('{"a": 1}', size, llama) == ('{"a": 1}', "", [])
     # As where max_tokens ends it: the arguments so far.
