@@ -33,8 +33,8 @@ class Kind(StrEnum):
 class Layout:
     """language: of the templates; trees: their folders; library: the path of the library, in which
     LINK stands for the name by which linkers find it; header: the path of its C header, if the
-    package has it; data: the folder of the weights, the manifest and the licences; libraries: the
-    suffixes of those that it takes, and what they are for.
+    package has it; data: the folder of the manifest and the licences; weights: the path of
+    the weights; systems: the operating systems whose libraries it takes.
     """
 
     language: Language
@@ -42,18 +42,23 @@ class Layout:
     library: str
     header: str | None
     data: str
-    libraries: tuple[tuple[str, ...], str] = ((".so", ".a"), "Linux or Android, or an archive")
+    weights: str
+    systems: tuple[str, ...]
 
 
-_PREFIX = ("lib/LINK", "include/PREFIX.h", "share/PREFIX")
+_NATIVE = ("linux", "android", "ios")
+_PREFIX = ("lib/LINK", "include/PREFIX.h", "share/PREFIX", "share/PREFIX/weights.bin", _NATIVE)
 """The paths in a prefix such as /usr/local, into which packages of several models go."""
 _LAYOUTS: Mapping[Kind, Layout] = {
     Kind.CMAKE: Layout(CPP, ("cpp", "cmake"), *_PREFIX),
     Kind.PKG_CONFIG: Layout(CPP, ("cpp", "pkg-config"), *_PREFIX),
-    Kind.CARGO: Layout(RUST, ("cargo",), "lib/LINK", "include/PREFIX.h", ""),
-    Kind.GO: Layout(GO, ("go",), "lib/LINK", "PREFIX.h", ""),
+    Kind.CARGO: Layout(
+        RUST, ("cargo",), "lib/LINK", "include/PREFIX.h", "", "weights.bin", _NATIVE
+    ),
+    Kind.GO: Layout(GO, ("go",), "lib/LINK", "PREFIX.h", "", "weights.bin", _NATIVE),
     Kind.NPM: Layout(
-        JAVASCRIPT, ("npm",), "bundle/model.wasm", None, "bundle", ((".wasm",), "WebAssembly")
+        *(JAVASCRIPT, ("npm",), "bundle/model.wasm", None, "bundle", "bundle/weights.bin"),
+        systems=("wasm",),
     ),
 }
 
@@ -68,10 +73,11 @@ def package_of(
     """
     layout = _LAYOUTS[kind]
     _check(kind, manifest)
-    data = [name for name in (manifest.weights_file, "LICENSES") if name in manifest.files]
     copies = {layout.library: manifest.library}
     copies |= {} if layout.header is None else {layout.header: "model.h"}
-    copies |= {str(PurePosixPath(layout.data, name)): name for name in (FILENAME, *data)}
+    copies |= {str(PurePosixPath(layout.data, name)): name for name in (FILENAME, "LICENSES")}
+    if manifest.weights_file in manifest.files:
+        copies[layout.weights] = manifest.weights_file
     values = {**Interface(manifest, layout.language).values(), **_library(manifest)}
     values |= _dependency(package)
     texts = {
@@ -129,10 +135,11 @@ def _check(kind: Kind, manifest: Manifest) -> None:
             field="bundle",
             hint="compile with the backend standalone, for a target without a GPU",
         )
-    suffixes, systems = _LAYOUTS[kind].libraries
-    if PurePosixPath(manifest.library).suffix not in suffixes:
+    systems = _LAYOUTS[kind].systems
+    if manifest.load.os not in systems:
         raise DeclarationError(
-            f"a package for {kind} holds a library for {systems}, not {manifest.library}",
+            f"a package for {kind} holds a library for {', '.join(systems)}, not for "
+            f"{manifest.load.os}",
             field="bundle",
-            hint="relaxd targets lists the targets",
+            hint="compile for another target: relaxd targets lists them",
         )

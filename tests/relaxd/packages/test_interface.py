@@ -89,8 +89,8 @@ def test_equal_names_are_told_apart() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.CMAKE, Kind.PKG_CONFIG])
 def test_libraries_that_a_kind_does_not_take(kind: Kind) -> None:
-    with pytest.raises(DeclarationError, match=r"not model\.dll"):
-        package_of(kind, manifest(library="model.dll"))
+    with pytest.raises(DeclarationError, match="not for win32"):
+        package_of(kind, manifest(load=LoadContract("x86_64", "win32")))
     with pytest.raises(DeclarationError, match="the backend vm"):
         package_of(kind, manifest(flavour="vm"))
 
