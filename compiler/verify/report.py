@@ -96,7 +96,7 @@ def verify(
     left_out = list(trials.left_out)
     # Numbers that are drawn in the graph are others in each row.
     asked = [replace(t, repeat=None) if reference.draws else t for t in trials.chosen]
-    engine, answered, refused = ask_reference(reference, asked, folder, budget, distinct=True)
+    engine, answered, refused = _ask(reference, asked, folder, budget)
     left_out += refused
     if not answered:
         first = left_out[0].reason if left_out else "there is no point to try"
@@ -146,6 +146,25 @@ def verify(
     for one in quantizations:
         _state_changes(report, one, ran, signature, options, known, folder, budget)
     return report
+
+
+def _ask(
+    reference: Reference, asked: Sequence[Trial], folder: Path, budget: Budget
+) -> tuple[str, list[Trial], list[LeftOut]]:
+    """Ask the reference for rows that repeat once, and for whole batches where it refuses those: an
+    index may point beyond them.
+    """
+    engine, answered, left_out = ask_reference(reference, asked, folder, budget, distinct=True)
+    refused = [item.point for item in left_out if "refused" in item.reason]
+    again = [replace(t, repeat=None) for t in asked if t.repeat and t.point in refused]
+    if not again:
+        return engine, answered, left_out
+    other, more, refused_again = ask_reference(reference, again, folder, budget)
+    order = [trial.index for trial in asked]
+    answered = sorted([*answered, *more], key=lambda trial: order.index(trial.index))
+    points = [trial.point for trial in again]
+    others = [item for item in left_out if item.point not in points]
+    return engine or other, answered, [*others, *refused_again]
 
 
 def _ask_all_rows(

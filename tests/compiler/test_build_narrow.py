@@ -138,4 +138,4 @@ def test_samples_beyond_the_type_fail(tmp_path: Path) -> None:
     samples = tmp_path / "mine.npz"
     error = failing(tmp_path / "out", VerifyError, small_types(), options=QUIET, samples=samples)
     assert error.code == "verify.bad_samples"
-    assert "int4 has -8 to 7" in str(error)
+    assert "values of int4 must be -8 to 7" in str(error)
