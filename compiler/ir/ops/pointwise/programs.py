@@ -1,6 +1,6 @@
 """Elementwise programs of scalar functions, for what Relax has no operator for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import te, tirx
@@ -23,20 +23,18 @@ def pointwise(b: Builder, scalar: Callable[..., Any], *values: Value, name: str)
     def compute(*inputs: te.Tensor) -> te.Tensor:
         return te.compute(
             [ex.prim(e) for e in shape],
-            lambda *i: scalar(*(_read_broadcast(t, i) for t in inputs)),
+            lambda *i: scalar(*(_read_broadcast(t, i, shape) for t in inputs)),
             name=name,
         )
 
     return b.te(compute, *tensors, name=name, elementwise=True)
 
 
-def _read_broadcast(tensor: te.Tensor, index: tuple[Any, ...]) -> Any:
-    tail = index[len(index) - len(tensor.shape) :]
+def _read_broadcast(tensor: te.Tensor, index: tuple[Any, ...], shape: Sequence[Extent]) -> Any:
+    first = len(index) - len(tensor.shape)
+    axes = zip(tensor.shape, shape[first:], index[first:], strict=True)
     return tensor(
-        *(
-            ex.prim(0) if _is_one(extent) else i
-            for extent, i in zip(tensor.shape, tail, strict=True)
-        )
+        *(ex.prim(0) if _is_one(own) and not _is_one(joint) else i for own, joint, i in axes)
     )
 
 
