@@ -45,7 +45,8 @@ class Integers:
     zeros: weights have zero points.
     ended: the state of a row that has ended still counts for the range.
     dot: the processor's instruction for dot products, None for plain multiplications; lanes: of its
-    accumulators; accumulators: how many panels' accumulators of one gate and row registers hold at once.
+    accumulators; accumulators: how many panels' accumulators of one gate and row registers hold at
+    once.
     """
 
     zeros: bool

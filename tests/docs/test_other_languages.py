@@ -12,6 +12,7 @@ import pytest
 
 from tests.docs.blocks import ROOT, Kind, blocks_of
 from tests.docs.models import rows
+from tests.support.tools import is_usable
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("section", ["C++", "Rust", "Go", "JavaScript and TypeScript"])
 def test_a_program_in_each_language(folder: Path, section: str) -> None:
     for tool, language in TOOLS.items():
-        if section.startswith(language) and shutil.which(tool) is None:
+        if section.startswith(language) and not is_usable(tool):
             pytest.skip(f"{tool} is not installed")
     consoles = [block for block in blocks_of(PAGE) if block.marks.get(Kind.ELSEWHERE) == HERE]
     first, *others = consoles

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from relaxd.cli.app import app
 from tests.relaxd.packages.models import mlp
+from tests.support.tools import is_usable
 
 pytestmark = pytest.mark.slow
 
@@ -97,7 +98,7 @@ def check_numbers(mlp_lines: list[str], odd_lines: list[str]) -> None:
 
 def need(*programs: str) -> None:
     for program in programs:
-        if shutil.which(program) is None:
+        if not is_usable(program):
             pytest.skip(f"{program} is not installed")
 
 

@@ -65,7 +65,7 @@ def _along(b: Builder, node: Node, x: Value, axis: int, step: Any, order: int) -
                 return data(*i[:axis], inside(position), *i[axis + 1 :])
 
             if coordinates:
-                return _at(read, lambda k: coordinates[0](inside(k)), i[axis], last, order)
+                return _gradient_at(read, lambda k: coordinates[0](inside(k)), i[axis], last, order)
             return _apart(read, tirx.const(float(step), x.dtype), i[axis], last, order)
 
         return te.compute([ex.prim(e) for e in x.shape], element, name="gradient")
@@ -91,7 +91,7 @@ def _apart(x: Read, step: Any, k: Any, last: Any, order: int) -> Any:
     return _ends(k, last, -parabola(k, k + 1, k + 2), inner, parabola(k, k - 1, k - 2))
 
 
-def _at(x: Read, coordinate: Read, k: Any, last: Any, order: int) -> Any:
+def _gradient_at(x: Read, coordinate: Read, k: Any, last: Any, order: int) -> Any:
     """The gradient at k of samples at coordinates."""
     before, after = coordinate(k) - coordinate(k - 1), coordinate(k + 1) - coordinate(k)
     total = before + after
@@ -103,13 +103,13 @@ def _at(x: Read, coordinate: Read, k: Any, last: Any, order: int) -> Any:
     if order == 1:
         return _ends(k, last, (x(k + 1) - x(k)) / after, inner, (x(k) - x(k - 1)) / before)
 
-    def parabola(one: Any, two: Any) -> Any:
-        near, far = coordinate(one) - coordinate(k), coordinate(two) - coordinate(one)
+    def parabola(next_: Any, beyond: Any) -> Any:
+        near, far = coordinate(next_) - coordinate(k), coordinate(beyond) - coordinate(next_)
         both = near + far
         return (
-            x(one) * (both / (near * far))
+            x(next_) * (both / (near * far))
             - x(k) * ((near + both) / (near * both))
-            - x(two) * (near / (far * both))
+            - x(beyond) * (near / (far * both))
         )
 
     return _ends(k, last, parabola(k + 1, k + 2), inner, parabola(k - 1, k - 2))
