@@ -39,6 +39,8 @@ POLL_S = 0.05
 ABANDON_S, TAKE_OVER_S = 60.0, 900.0
 MOST_DOOMED = 256
 """Blobs that are marked, looked at and deleted together: a touch of one waits until all are."""
+SLOWER = 8
+"""By how many times fewer are, where these take a store too long."""
 REMEMBERED = 65536
 
 
@@ -172,12 +174,21 @@ class ObjectStore(VerifyingReader):
         """Implement BlobStore.discard_many; deletes MOST_DOOMED blobs by one request, where the
         store takes such.
         """
-        gone: set[str] = set()
-        for start in range(0, len(digests), MOST_DOOMED):
-            gone |= self._discard_part(digests[start : start + MOST_DOOMED], before)
+        gone, start, most = set[str](), 0, MOST_DOOMED
+        while start < len(digests):
+            part = digests[start : start + most]
+            removed = self._discard_part(part, before)
+            if removed is None and len(part) > 1:
+                most = max(len(part) // SLOWER, 1)  # the store is too slow for so many
+                continue
+            gone |= removed or set()
+            start += len(part)
         return gone
 
-    def _discard_part(self, digests: Sequence[str], before: float) -> set[str]:
+    def _discard_part(self, digests: Sequence[str], before: float) -> set[str] | None:
+        """The blobs that are removed; None where marking and looking took so long that touches may
+        have given the marks up.
+        """
         began = time.monotonic()
         doomed = [digest for digest, is_ours in call_many(self._doom, digests) if is_ours]
         times_of = dict(call_many(self._times, doomed))
@@ -193,7 +204,7 @@ class ObjectStore(VerifyingReader):
         # over.
         self._delete(*(path for times in old.values() for path in times))
         self._delete(*map(_doomed, doomed))
-        return set(old)
+        return None if late else set(old)
 
     def _times(self, digest: str) -> dict[str, float]:
         """When the blob was put and touched, by the paths of the objects that say so."""
