@@ -76,13 +76,15 @@ _LEAST = 64
 
 
 def _enlarge(case: Case) -> Case:
-    """The case with images of at least 64 pixels: torch.export takes an axis of 1 for a constant,
-    as feature maps of 32 pixels become.
+    """The case with images of at least 64 pixels and no empty axes: torch.export takes axes of 0
+    and 1 for constants, as feature maps of 32 pixels become.
     """
     sides = [name for name in ("height", "width") if case.dims.get(name, "").startswith("32:")]
     dims = {name: case.dims[name].replace("32:", f"{_LEAST}:", 1) for name in sides}
+    empty = [name for name, text in case.dims.items() if text.startswith("0:")]
+    dims |= {name: case.dims[name].replace("0:", "1:", 1) for name in empty}
     points = tuple(
-        {name: max(size, _LEAST) if name in sides else size for name, size in point.items()}
+        {name: max(size, _LEAST if name in sides else 1) for name, size in point.items()}
         for point in case.points
     )
     return dataclasses.replace(case, dims={**case.dims, **dims}, points=points)
