@@ -47,14 +47,6 @@ def address(language_models: dict[str, Path]) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module")
-def client(address: str) -> "Iterator[openai.OpenAI]":
-    import openai
-
-    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as created:
-        yield created
-
-
 def encode(text: str) -> list[int]:
     return [LETTERS.index(letter) for letter in text]
 

@@ -44,14 +44,6 @@ def address(
         yield url
 
 
-@pytest.fixture
-def client(address: str) -> "Iterator[openai.OpenAI]":
-    import openai
-
-    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as created:
-        yield created
-
-
 def test_a_text_is_that_of_the_conversation(client: "openai.OpenAI") -> None:
     talk: list[Any] = [{"role": "system", "content": "abc"}, {"role": "user", "content": "Hi"}]
     chat = client.chat.completions.create(model=MODEL, messages=talk, max_tokens=9, temperature=0)

@@ -64,14 +64,6 @@ def address(
         yield url
 
 
-@pytest.fixture
-def client(address: str) -> "Iterator[openai.OpenAI]":
-    import openai
-
-    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as created:
-        yield created
-
-
 def ask(client: "openai.OpenAI", **fields: Any) -> Any:
     body = {"messages": TALK, "tools": TOOLS, "parallel_tool_calls": False, "temperature": 0}
     return client.chat.completions.create(model=MODEL, **{**body, **fields})
