@@ -69,9 +69,15 @@ class Issuer(BaseModel):
 
 
 def _fits(value: Any, patterns: Sequence[str]) -> bool:
-    """True if a claim, or a member of one that is a list, fits a pattern."""
+    """True if a claim, or a member of one that is a list, fits a pattern; a boolean reads `true` or
+    `false`.
+    """
     values = value if isinstance(value, list) else [value]
-    texts = [str(one) for one in values if isinstance(one, (str, int)) and one is not True]
+    texts = [
+        str(one).lower() if isinstance(one, bool) else str(one)
+        for one in values
+        if isinstance(one, (str, int))
+    ]
     return any(fnmatch.fnmatchcase(text, pattern) for text in texts for pattern in patterns)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, TypeVar
 
-import structlog
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
@@ -13,13 +12,13 @@ from service.api.tenant_threads import run_in_thread
 from service.api.wire import Document
 from service.bootstrap import Services
 from service.errors import SignInRefused, UnknownIssuer
+from service.usecases import auditing
 from service.usecases.tenants.entering import Gate
 
 WIDTH = 4
 """Threads for all who sign in: a slow issuer takes none of the readiness's."""
 
 router = APIRouter(prefix="/v1/sign-in", tags=["access"])
-logger = structlog.get_logger("relaxd.api")
 
 T = TypeVar("T")
 Short = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[\x20-\x7e]+$")]
@@ -85,7 +84,15 @@ def _exchange(services: Services, body: CodeIn) -> str:
             "ask the operator: an entry's claims and tenant have to fit your token, and its "
             "login_scopes bring the claims",
         )
-    logger.info("signed in", issuer=body.issuer, tenant=principal.tenant, name=principal.name)
+    auditing.record(
+        services.core,
+        tenant=principal.tenant,
+        principal=principal.name,
+        action="sign-in",
+        subject=body.issuer,
+        outcome="done",
+        detail={"method": principal.method.value},
+    )
     return token
 
 

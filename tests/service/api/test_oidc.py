@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from service.adapters.oidc import Issuer
 from service.identity import DEFAULT, Scope
 from service.usecases.tenants import tokens
 from tests.service.forging import FORGED, STRANGER, World, status_of, trusting
@@ -62,3 +63,20 @@ def test_made_up_key_ids_cost_the_issuer_no_requests(world: World) -> None:
 def test_tokens_of_the_default_tenant_are_not_the_operators(world: World) -> None:
     text = tokens.create(world.house.core, DEFAULT, "x", [Scope.READ]).text
     assert world.house.with_token(text).get("/v1/tenants").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"), [(True, "true"), (False, "false"), ([True, "x"], "true"), (123456, "12*")]
+)
+def test_a_claim_that_is_no_text_reads_as_in_json(value: object, wanted: str) -> None:
+    entry = Issuer(
+        issuer="https://login.example",
+        audience="relaxd",
+        claims={"verified": wanted},
+        tenant="a",
+        scopes=frozenset({Scope.READ}),
+    )
+    assert entry.matches({"verified": value})
+    assert not entry.matches({"verified": not value})
+    assert not entry.matches({"verified": None})
+    assert not entry.matches({})

@@ -90,6 +90,14 @@ def test_a_code_becomes_a_token_that_the_service_takes(
     token = visitor.post("/v1/sign-in", json=begin(issuer)).json()["token"]
     shown = visitor.get("/v1/whoami", headers={"Authorization": f"Bearer {token}"}).json()
     assert (shown["tenant"], shown["name"], shown["method"]) == ("a", "ada", "oidc")
+    operator = {"Authorization": "Bearer operator"}
+    (noted,) = visitor.get("/v1/audit", headers=operator, params={"tenant": "a"}).json()["entries"]
+    assert (noted["principal"], noted["action"], noted["subject"], noted["outcome"]) == (
+        "ada",
+        "sign-in",
+        issuer.url,
+        "done",
+    )
 
 
 def test_a_code_is_good_once_and_for_whoever_has_the_verifier(
@@ -109,6 +117,7 @@ def test_a_code_is_good_once_and_for_whoever_has_the_verifier(
     [
         {"email": "eve@evil.example"},
         {"email": None},
+        {"email": True},
         {"aud": "another"},
         {"exp": 1},
         {"iss": "https://evil.example"},
