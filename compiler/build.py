@@ -35,7 +35,7 @@ from compiler.toolchain import cuda, versions
 from compiler.toolchain.objects import Objects
 from compiler.verify import report, sides
 from compiler.verify.choosing import Choice, choose, says_little
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.distributions import Distribution
 from compiler.verify.inputs.inputs import Signature, Trials, prepare
 from compiler.verify.inputs.samples import to_npz
@@ -412,7 +412,7 @@ def _verified(
         if this.job.reproducer is not None:
             folder = Path(this.job.reproducer)
             folder.mkdir(parents=True)
-            to_npz(folder / "inputs.npz", npz.read(error.trial.inputs))
+            to_npz(folder / "inputs.npz", array_file.read(error.trial.inputs))
         raise
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from compiler.errors import VerifyError
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.distributions import Distribution
 from compiler.verify.inputs.inputs import Signature, Trial, prepare
 from compiler.verify.sides import NATIVE, Budget, Reference, Runner, ask_reference, run_library
@@ -79,7 +79,7 @@ def _differ(
         others = ["right", *(side for side, those in perturbed if trial.index in those)]
         for output in signature.outputs:
             want, right, faulty, *rest = (
-                npz.read(trial.outputs(side), [output.name])[output.name]
+                array_file.read(trial.outputs(side), [output.name])[output.name]
                 for side in ("reference", "right", "faulty", *others)
             )
             if right.shape != faulty.shape:

@@ -15,7 +15,7 @@ from compiler.bisection.cuts import Array
 from compiler.errors import CompileError
 from compiler.ir import import_model
 from compiler.ir.onnx.model.nodes import Graph
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from relaxd.contract.dims.tensors import DTYPES, TensorSpec
 from relaxd.contract.request import CompileRequest
 
@@ -77,7 +77,7 @@ def evaluate(session: Any, names: Sequence[str], feed: Mapping[str, Array]) -> l
     def to_value(array: Array) -> Any:
         if array.dtype != ml_dtypes.bfloat16:
             return OrtValue.ortvalue_from_numpy(array)
-        bits = np.require(npz.storable(array), requirements="C")
+        bits = np.require(array_file.storable(array), requirements="C")
         return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.BFLOAT16)
 
     def to_array(value: Any) -> Array:
@@ -117,7 +117,7 @@ def typed_inputs(model: onnx.ModelProto, stored: Mapping[str, Array]) -> dict[st
         if entry.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16
     }
     return {
-        name: npz.view_typed(array, "bfloat16") if name in bfloats else array
+        name: array_file.view_typed(array, "bfloat16") if name in bfloats else array
         for name, array in stored.items()
     }
 

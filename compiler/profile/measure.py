@@ -15,7 +15,7 @@ from compiler.isolation.step import Outcome, Record, run_task, serve
 from compiler.profile.kernels import operators
 from compiler.profile.machine import machine
 from compiler.profile.timing import alternating
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Trial, Trials
 from compiler.verify.sides import FirstCalls
 from compiler.verify.time_budget import TimeBudget
@@ -182,12 +182,14 @@ def _within_budget(
     admitted: list[_Admitted] = []
     for point in points:
         if "taken" in point:
-            admitted.append(_Admitted(point, npz.read(Path(point["inputs"])), point["taken"]))
+            admitted.append(
+                _Admitted(point, array_file.read(Path(point["inputs"])), point["taken"])
+            )
             continue
         if objection := budget.objection(point["effort"]):
             record({"left_out": {**_name_all(point), "reason": objection}})
             continue
-        inputs = npz.read(Path(point["inputs"]))
+        inputs = array_file.read(Path(point["inputs"]))
         started = time.perf_counter()
         try:
             model.run(inputs)

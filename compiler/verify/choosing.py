@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from compiler.isolation.step import Record
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.distributions import Distribution, candidates
 from compiler.verify.inputs.drawing import highest
 from compiler.verify.inputs.inputs import Signature, prepare_each
@@ -75,7 +75,9 @@ def choose(
     trials = prepare_each(signature, wanted, seed, folder, elements)
     limited = replace(budget, seconds=min(budget.seconds, 2 * _SECONDS))
     _, answered, _ = ask_reference(reference, trials, folder, limited)
-    outputs = {Distribution(t.point.label): npz.read(t.outputs("reference")) for t in answered}
+    outputs = {
+        Distribution(t.point.label): array_file.read(t.outputs("reference")) for t in answered
+    }
     return best({name: spreads_of(arrays) for name, arrays in outputs.items()})
 
 

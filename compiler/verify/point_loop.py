@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from compiler.isolation.step import Record
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.repeated import Repeat
 from compiler.verify.time_budget import TimeBudget
 
@@ -31,8 +31,8 @@ def run_points(
 ) -> None:
     """Call `run` with the inputs of each point, write the outputs it returns, record the point.
 
-    spec: seconds by `clock`, and points as `{index, effort, inputs, outputs}` with paths of .npz
-    files and what `TimeBudget` takes; with `repeat`, the fields of a Repeat, `run` gets the
+    spec: seconds by `clock`, and points as `{index, effort, inputs, outputs}` with paths of
+    array files and what `TimeBudget` takes; with `repeat`, the fields of a Repeat, `run` gets the
     distinct rows alone. A record is `{index, seconds}` for a point that went well, with `skipped`
     where the budget would not have lasted, and with the key `failure` where `run` raised
     PointFailed.
@@ -42,7 +42,7 @@ def run_points(
         if objection := budget.objection(point["effort"]):
             record({"index": point["index"], "skipped": objection})
             continue
-        inputs = npz.read(Path(point["inputs"]))
+        inputs = array_file.read(Path(point["inputs"]))
         repeat = Repeat(**point["repeat"]) if "repeat" in point else None
         started = clock()
         try:
@@ -52,5 +52,5 @@ def run_points(
             continue
         seconds = clock() - started
         budget.took(point["effort"], seconds)
-        npz.write(Path(point["outputs"]), outputs)
+        array_file.write(Path(point["outputs"]), outputs)
         record({"index": point["index"], "seconds": seconds})

@@ -3,17 +3,21 @@ has it.
 """
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from compiler.errors import VerifyError
 from compiler.isolation.step import Record
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Signature, Trial
-from compiler.verify.weight_errors import OutputError, weight_errors
+from compiler.verify.judge.judged import SIDES
+from compiler.verify.weight_errors import OutputError
 from relaxd.contract.options import CompileOptions
 
+LIBRARY, REFERENCE = SIDES
 _ALIKE = 1.25
 """By what factor the errors of equal roundings may differ: those of MiniLM, ResNet-50, ViT-S and
 magika in bfloat16 and int8 are within 4 % of each other.
@@ -56,31 +60,57 @@ PRECISION = Wording("precision", "operands of", "compute in float32")
 CACHE = Wording("cache", "rows of caches of", "store caches as float32")
 
 
-def changes(
-    trials: Sequence[Trial], signature: Signature, options: CompileOptions, wording: Wording
-) -> Record:
+class QuantizationErrors:
+    """How far outputs of the sides of trials are from the unrounded model's; each side of a trial
+    is compared once.
+    """
+
+    def __init__(self, signature: Signature, wording: Wording) -> None:
+        self.signature, self.wording = signature, wording
+        self._known: dict[tuple[str, int], list[OutputError]] = {}
+
+    def of(self, side: str, trials: Sequence[Trial]) -> list[OutputError]:
+        """The errors of a side's outputs over the trials; of rows, those of the library alone."""
+        parts = zip(*(self._at(side, trial) for trial in trials), strict=True)
+        return [reduce(operator.add, errors) for errors in parts]
+
+    def _at(self, side: str, trial: Trial) -> list[OutputError]:
+        key = (side, trial.index)
+        if key not in self._known:
+            got, want = (array_file.read(trial.outputs(one)) for one in (side, self.wording.side))
+            self._known[key] = [OutputError(output.name) for output in self.signature.outputs]
+            for error in self._known[key]:
+                error.add(got[error.name], want[error.name], rows=side == LIBRARY)
+        return self._known[key]
+
+
+def changes(trials: Sequence[Trial], errors: QuantizationErrors, options: CompileOptions) -> Record:
     """A `relaxd.contract.bundle.report.WeightsReport`, of trials that the library, the reference
     and the unrounded model answered. expected: the error of the reference, which rounds the same.
     """
-    errors, worst = _errors(trials, signature, "library", wording)
-    _, expected = _errors(trials, signature, "reference", wording)
+    library = errors.of(LIBRARY, trials)
     return {
-        "form": wording.form(options).value,
+        "form": errors.wording.form(options).value,
         "points": len(trials),
-        "limit": wording.limit(options),
-        "error": worst,
-        "expected": expected,
-        "outputs": [output.to_json() for output in errors],
+        "limit": errors.wording.limit(options),
+        "error": _worst(library),
+        "expected": _worst(errors.of(REFERENCE, trials)),
+        "outputs": [output.to_json() for output in library],
     }
+
+
+def _worst(errors: Sequence[OutputError]) -> float | None:
+    """The greatest error, None if it is not finite."""
+    worst = max((output.error for output in errors), default=0.0)
+    return worst if math.isfinite(worst) else None
 
 
 def check_likeness(
     trials: Sequence[Trial],
-    signature: Signature,
+    errors: QuantizationErrors,
     sides: Sequence[str],
     report: Record,
     options: CompileOptions,
-    wording: Wording,
 ) -> None:
     """Raises VerifyError for an output of the library that is further from the unrounded model's
     than equal roundings of the same numbers, which the sides are, explain.
@@ -88,10 +118,10 @@ def check_likeness(
     The difference from any one of them may be as large as what rounding changes, and hide a fault
     of that size; the error of all elements together does not.
     """
-    errors = [_errors(trials, signature, side, wording)[0] for side in sides]
-    library, _ = _errors(trials, signature, "library", wording)
-    floats = {one.name for one in signature.outputs if "float" in one.dtype}
-    for output, own in zip(library, zip(*errors, strict=True), strict=True):
+    wording = errors.wording
+    alike = [errors.of(side, trials) for side in sides]
+    floats = {one.name for one in errors.signature.outputs if "float" in one.dtype}
+    for output, own in zip(errors.of(LIBRARY, trials), zip(*alike, strict=True), strict=True):
         usual = max(one.error for one in own)
         factor = max(_ALIKE, 1 + _NOISE / math.sqrt(max(output.count, 1)))
         if output.name not in floats or output.error <= max(factor * usual, _NEGLIGIBLE):
@@ -104,20 +134,6 @@ def check_likeness(
             hint=f"{wording.remedy}, and report the model: the library is at fault",
             numerics=report,
         )
-
-
-def _errors(
-    trials: Sequence[Trial], signature: Signature, side: str, wording: Wording
-) -> tuple[list[OutputError], float | None]:
-    """The errors of that side's outputs, and the greatest of them, None if it is not finite."""
-    errors = weight_errors(
-        (output.name, got[output.name], want[output.name])
-        for trial in trials
-        for got, want in [[npz.read(trial.outputs(one)) for one in (side, wording.side)]]
-        for output in signature.outputs
-    )
-    worst = max((output.error for output in errors), default=0.0)
-    return errors, worst if math.isfinite(worst) else None
 
 
 def check_error(report: Record, options: CompileOptions, wording: Wording) -> None:

@@ -21,7 +21,12 @@ from compiler.verify.judge.judged import (
     summary,
     verdict_of,
 )
-from compiler.verify.quantization_changes import changes, check_error, check_likeness
+from compiler.verify.quantization_changes import (
+    QuantizationErrors,
+    changes,
+    check_error,
+    check_likeness,
+)
 from compiler.verify.reach import find_greatest_dims, warn_unproven, warn_unreached
 from compiler.verify.sides import (
     NATIVE,
@@ -210,8 +215,7 @@ def _judge(
         return judged, known
 
     def unsettled() -> list[Trial]:
-        indices = {item.trial.index for item in judged if not item.settled}
-        return [trial for trial in ran if trial.index in indices]
+        return find_unsettled(judged, ran)
 
     def evidence(trial: Trial, name: str) -> Evidence:
         answers = known.evidence(trial, name)
@@ -220,7 +224,7 @@ def _judge(
     if unsettled() and not strict:
         names = dict.fromkeys(item.output.name for item in judged if not item.settled)
         known, reference = show_indexed(known, unsettled(), names, reference, folder, budget)
-        judged = judge_again(judged, evidence)
+        judged = judge_again(judged, evidence) if known.shown else judged
     if unsettled() and not strict:
         known = perturb(known, unsettled(), reference, quantizations, folder, budget)
         judged = judge_again(judged, evidence)
@@ -236,6 +240,23 @@ def _judge(
             # Once more by how inexact the reference is at the points that float64 had time for.
             judged = judge_again(judged, evidence)
     return judged, known
+
+
+def find_unsettled(judged: Sequence[Judged], ran: Sequence[Trial]) -> list[Trial]:
+    """The trials at which more evidence may change a verdict that matters.
+
+    Of an output that agrees elsewhere, an INCONCLUSIVE verdict does not: elements are as far off as
+    is ever allowed, and more perturbed references only add to the noise. A decoder is chaotic
+    behind caches of random numbers, and each of those references takes it seconds.
+    """
+    agreed = {item.output.name for item in judged if item.verdict in AGREED}
+    indices = {
+        item.trial.index
+        for item in judged
+        if not item.settled
+        and (item.verdict is not Verdict.INCONCLUSIVE or item.output.name not in agreed)
+    }
+    return [trial for trial in ran if trial.index in indices]
 
 
 def _state_changes(
@@ -258,13 +279,14 @@ def _state_changes(
         raise _nothing_ran(
             f"the model without rounding answered at no point: {refused[0].reason}", refused
         )
-    changed = changes(answered, signature, options, wording)
+    errors = QuantizationErrors(signature, wording)
+    changed = changes(answered, errors, options)
     report[wording.part] = {"reference": engine, **changed, **quantization.details}
     check_error(report, options, wording)
     alike = [trial for trial in answered if trial.index in known.perturbed]
     if known.equals and alike:
         sides = ("reference", *known.equals)
-        check_likeness(alike, signature, sides, report, options, wording)
+        check_likeness(alike, errors, sides, report, options)
 
 
 def _report(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from compiler.isolation.step import Record
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Trial
 from compiler.verify.judge.evidence import Array, Evidence, Indexed
 from compiler.verify.quantization_changes import Wording
@@ -87,7 +87,7 @@ class Answers:
 
 def _read(sides: Iterable[str], trial: Trial, name: str) -> tuple[Array, ...]:
     """The arrays of that name, of the sides that have one."""
-    files = (npz.read(trial.outputs(side), [name]) for side in sides)
+    files = (array_file.read(trial.outputs(side), [name]) for side in sides)
     return tuple(arrays[name] for arrays in files if name in arrays)
 
 

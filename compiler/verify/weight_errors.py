@@ -1,7 +1,6 @@
 """How far outputs are from those of the model's own weights, where a library has rounded ones."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,8 @@ from compiler.isolation.step import Record
 Array = np.ndarray[Any, Any]
 _LIKELY = 1e-3
 """How far rows that are probabilities may sum up from 1."""
+_BLOCK = 1 << 16
+"""Elements that are compared at a time: what is made of them stays in a processor's cache."""
 
 
 @dataclass
@@ -36,30 +37,51 @@ class OutputError:
     divergence: float = 0.0
     lost: bool = False
 
-    def add(self, got: Array, want: Array) -> None:
-        """One point's arrays of equal shape."""
-        ours, theirs = got.astype(np.float64), want.astype(np.float64)
-        if got.ndim > 1 and got.shape[-1] > 1 and want.dtype.kind == "f":
-            self._add_rows(ours.reshape(-1, got.shape[-1]), theirs.reshape(-1, got.shape[-1]))
+    def add(self, got: Array, want: Array, *, rows: bool = True) -> None:
+        """One point's arrays of equal shape, block by block; rows: compare rows of floats, too."""
+        columns = got.shape[-1] if got.ndim > 1 else 1
+        has_rows = rows and columns > 1 and want.dtype.kind == "f"
+        step = max(_BLOCK // columns, 1) * columns if has_rows else _BLOCK
+        lefts, rights = got.reshape(-1), want.reshape(-1)
+        for first in range(0, lefts.size, step):
+            part = slice(first, first + step)
+            ours, theirs = lefts[part].astype(np.float64), rights[part].astype(np.float64)
+            if has_rows:
+                self._add_rows(ours.reshape(-1, columns), theirs.reshape(-1, columns))
+            self._add_elements(ours, theirs)
+
+    def _add_elements(self, ours: Array, theirs: Array) -> None:
         finite = np.isfinite(ours) & np.isfinite(theirs)
-        self.lost |= not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True)
-        ours, theirs = ours[finite], theirs[finite]
+        if not finite.all():
+            self.lost |= not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True)
+            ours, theirs = ours[finite], theirs[finite]
         apart = np.abs(ours - theirs)
         self.count += apart.size
         self.largest = max(self.largest, float(apart.max(initial=0.0)))
         self.apart += float(apart.sum())
-        self.square += float(np.square(apart).sum())
-        self.wanted += float(np.square(theirs).sum())
-        self.gained += float(np.square(ours).sum())
-        self.joint += float((ours * theirs).sum())
+        self.square += float(np.dot(apart, apart))
+        self.wanted += float(np.dot(theirs, theirs))
+        self.gained += float(np.dot(ours, ours))
+        self.joint += float(np.dot(ours, theirs))
 
     def _add_rows(self, ours: Array, theirs: Array) -> None:
         finite = np.isfinite(ours).all(1) & np.isfinite(theirs).all(1)
-        ours, theirs = ours[finite], theirs[finite]
+        if not finite.all():
+            ours, theirs = ours[finite], theirs[finite]
         self.rows += len(ours)
         self.agreeing += int(np.count_nonzero(ours.argmax(1) == theirs.argmax(1)))
         p, q = _logarithms(theirs), _logarithms(ours)
         self.divergence += float((np.exp(p) * (p - q)).sum())
+
+    def __add__(self, other: "OutputError") -> "OutputError":
+        """Both, of one output."""
+        sums = {
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in fields(self)
+            if field.name not in ("name", "largest", "lost")
+        }
+        largest = max(self.largest, other.largest)
+        return OutputError(self.name, largest=largest, lost=self.lost or other.lost, **sums)
 
     @property
     def error(self) -> float:
@@ -100,13 +122,3 @@ def _logarithms(rows: Array) -> Array:
 
 def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
-
-
-def weight_errors(pairs: Iterable[tuple[str, Array, Array]]) -> list[OutputError]:
-    """The errors of outputs (name, got, want) over all points, in the order in which outputs first
-    come.
-    """
-    errors: dict[str, OutputError] = {}
-    for name, got, want in pairs:
-        errors.setdefault(name, OutputError(name)).add(got, want)
-    return list(errors.values())

@@ -112,9 +112,9 @@ def test_points_beyond_the_byte_budget_are_listed(
 
 def test_the_other_reference_answers_where_onnxruntime_cannot(tmp_path: Path) -> None:
     onnx.save(add_and_divide(), tmp_path / "m.onnx")
-    from compiler.verify.inputs import npz
+    from compiler.verify.inputs import array_file
 
-    npz.write(tmp_path / "in", {"x": np.ones((2, WIDTH), np.float32)})
+    array_file.write(tmp_path / "in", {"x": np.ones((2, WIDTH), np.float32)})
     results = []
     for engine in ("onnxruntime", "onnx.reference"):
         files = {"inputs": str(tmp_path / "in"), "outputs": str(tmp_path / engine)}
@@ -134,7 +134,7 @@ def test_the_other_reference_answers_where_onnxruntime_cannot(tmp_path: Path) ->
             memory_bytes=4 << 30,
         )
         assert outcome.records[0]["engine"].startswith(engine)
-        results.append(npz.read(tmp_path / engine)["y"])
+        results.append(array_file.read(tmp_path / engine)["y"])
     ours, theirs = results
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 

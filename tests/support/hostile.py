@@ -13,7 +13,7 @@ import onnx
 import relaxd
 from compiler import api
 from compiler.verify.emulation import engine
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.point_loop import PointFailed
 from compiler.verify.run.wasm import Module
 from relaxd.errors import RelaxdError
@@ -70,7 +70,7 @@ def outcomes(
     if str(manifest.target["arch"]).startswith("wasm"):
         return [_in_node(Module(str(engine.find()), bundle, manifest, scratch), f) for f in feeds]
     for number, feed in enumerate(feeds):
-        npz.write(scratch / f"{number}.npz", feed)
+        array_file.write(scratch / f"{number}.npz", feed)
     command = [
         sys.executable,
         "-m",
@@ -106,7 +106,7 @@ def _main(bundle: str, folder: str, count: str) -> None:
     """Writes a line for each feed: null, or the message of its error."""
     model = relaxd.load(bundle, threads=1)
     for number in range(int(count)):
-        arrays = npz.read(Path(folder, f"{number}.npz"))
+        arrays = array_file.read(Path(folder, f"{number}.npz"))
         message = None
         try:
             np.savez(Path(folder, f"{number}.out.npz"), **model.run(arrays))

@@ -11,7 +11,7 @@ from compiler.errors import ImportFailed
 from compiler.ir.weights import WeightQuantization
 from compiler.isolation.step import Record, run_task
 from compiler.quantize.onnx.matmuls import Grid
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Signature
 from compiler.verify.inputs.samples import from_npz
 from compiler.verify.sides import Reference
@@ -63,12 +63,12 @@ class Calibrator:
         return grids, self._scales("placed"), records
 
     def _scales(self, name: str) -> dict[str, Array]:
-        return npz.read(self.folder / name / "scales.npz")
+        return array_file.read(self.folder / name / "scales.arrays")
 
     def _run(self, task: str, name: str, **more: Any) -> list[Record]:
         """The records of a task in a folder of that name."""
-        inputs, folder = self.folder / "calibration.npz", self.folder / name
-        npz.write(inputs, self.samples)
+        inputs, folder = self.folder / "calibration.arrays", self.folder / name
+        array_file.write(inputs, self.samples)
         folder.mkdir()
         spec = {
             **self.reference.spec,

@@ -12,7 +12,7 @@ from compiler.ir.onnx.model.nodes import Graph, fixed_inputs
 from compiler.isolation.step import Record
 from compiler.quantize.calibration.pieces import Pieces
 from compiler.quantize.onnx.row_matmuls import RowMatmuls
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.reference import feeding
 from compiler.verify.reference.onnx import wide
 
@@ -27,12 +27,12 @@ def learn_values(
     """Learn from each value in the model that rounds nothing; values of which `learn` returns None
     are left out.
 
-    spec: model, consts and draws of the reference, inputs (a file of `verify.npz`), and folder.
+    spec: model, consts and draws of the reference, inputs (a file of `array_file`), and folder.
     learners_of: by value, in the order of the nodes that read it. static: as in `RowMatmuls`.
     """
     folder = Path(spec["folder"])
     draws = {name: Draw.from_json(draw) for name, draw in spec["draws"].items()}
-    inputs = {name: wide(array) for name, array in npz.read(Path(spec["inputs"])).items()}
+    inputs = {name: wide(array) for name, array in array_file.read(Path(spec["inputs"])).items()}
     loaded = open_model(Path(spec["model"]))
     assert not isinstance(loaded, LoadedScript)
     learners = learners_of(RowMatmuls(loaded.proto, static=static))

@@ -10,13 +10,13 @@ from compiler.isolation.step import Record, serve
 from compiler.quantize.calibration.sampling import Learn, learn_values
 from compiler.quantize.calibration.smoothing import SmoothScales, find_scales
 from compiler.quantize.onnx.row_matmuls import RowMatmuls
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 
 
 def smooth(spec: Record, record: Callable[[Record], None]) -> None:
     """Find the scales of every value that matmuls round, by the samples.
 
-    spec: as in `sampling.learn_values`. Writes `scales.npz` to the folder, and records `{value,
+    spec: as in `sampling.learn_values`. Writes `scales.arrays` to the folder, and records `{value,
     strength, before, after}` for each.
     """
 
@@ -27,8 +27,9 @@ def smooth(spec: Record, record: Callable[[Record], None]) -> None:
         }
 
     results = learn_values(spec, learners, static=False)
-    npz.write(
-        Path(spec["folder"]) / "scales.npz", {value: one.scales for value, one in results.items()}
+    array_file.write(
+        Path(spec["folder"]) / "scales.arrays",
+        {value: one.scales for value, one in results.items()},
     )
     for value, one in results.items():
         errors = {"before": one.before, "after": one.after}

@@ -10,13 +10,13 @@ from compiler.isolation.step import Record, serve
 from compiler.quantize.calibration.grids import StaticGrid, of_images, of_rows
 from compiler.quantize.calibration.sampling import Learn, learn_values
 from compiler.quantize.onnx.row_matmuls import RowMatmuls
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 
 
 def find_grids(spec: Record, record: Callable[[Record], None]) -> None:
     """Find the grid of every value that products of floats round, by the samples.
 
-    spec: as in `sampling.learn_values`. Writes the scales of channels to `scales.npz` in the
+    spec: as in `sampling.learn_values`. Writes the scales of channels to `scales.arrays` in the
     folder, and records `{value, step, zero, strength, error}` for each value.
     """
 
@@ -30,7 +30,7 @@ def find_grids(spec: Record, record: Callable[[Record], None]) -> None:
 
     results = learn_values(spec, learners, static=True)
     scales = {value: one.scales for value, one in results.items() if one.scales is not None}
-    npz.write(Path(spec["folder"]) / "scales.npz", scales)
+    array_file.write(Path(spec["folder"]) / "scales.arrays", scales)
     for value, one in results.items():
         grid = {"step": one.grid.step, "zero": one.grid.zero}
         record({"value": value, **grid, "strength": one.strength, "error": one.error})

@@ -19,7 +19,7 @@ from compiler.isolation.step import Record, serve
 from compiler.quantize.calibration.gptq import calibrate_table, moments_of
 from compiler.quantize.calibration.pieces import Pieces
 from compiler.quantize.calibration.sites import sites_of, with_initializers
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.reference import feeding
 from compiler.verify.reference.onnx import wide
 from relaxd.contract.options import WeightForm
@@ -33,7 +33,7 @@ def calibrate(spec: Record, record: Callable[[Record], None]) -> None:
     """Round every weight that can be calibrated, in the order of the model's nodes, each by what
     the samples make of the model with all weights before it rounded.
 
-    spec: model, consts and draws of the reference, inputs (a file of `verify.npz`), folder for the
+    spec: model, consts and draws of the reference, inputs (a file of `array_file`), folder for the
     quantized weights, and roundings, of [digest, form, axis]. Records `{weight, values}` with the
     file of the quantized weight, or `{weight, nearest}` with the reason.
     """
@@ -43,7 +43,7 @@ def calibrate(spec: Record, record: Callable[[Record], None]) -> None:
     }
     folder = Path(spec["folder"])
     draws = {name: Draw.from_json(draw) for name, draw in spec["draws"].items()}
-    inputs = {name: wide(array) for name, array in npz.read(Path(spec["inputs"])).items()}
+    inputs = {name: wide(array) for name, array in array_file.read(Path(spec["inputs"])).items()}
 
     def run(feeds: Mapping[str, Any]) -> dict[str, Record]:
         loaded = open_model(Path(spec["model"]))

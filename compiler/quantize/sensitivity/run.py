@@ -9,7 +9,7 @@ from compiler.errors import ImportFailed
 from compiler.isolation.step import Record, run_task
 from compiler.quantize.onnx.matmuls import MatmulQuantization
 from compiler.quantize.sensitivity import SCALES
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Signature, prepare
 from compiler.verify.reference.onnx import ONNX, ORDERED, QUANTIZED
 from compiler.verify.sides import Budget, Reference
@@ -23,7 +23,7 @@ _MEMORY_BYTES = 8 << 30
 
 @dataclass(frozen=True)
 class Fallback:
-    """reference: the model without rounding; inputs: files of `verify.npz`, cheapest first; budget:
+    """reference: the model without rounding; inputs: files of `array_file`, cheapest first; budget:
     the error that is allowed; folder: scratch space; chosen: what samples decided before.
     """
 
@@ -49,7 +49,7 @@ class Fallback:
         return retained, {**errors, "groups": groups}
 
     def _search(self, units: Sequence[Unit]) -> list[dict[str, Any]]:
-        npz.write(self.folder / SCALES, self.chosen.scales)
+        array_file.write(self.folder / SCALES, self.chosen.scales)
         grids = self.chosen.grids
         spec = {
             **self.reference.spec,

@@ -21,7 +21,7 @@ from compiler.quantize.onnx.matmuls import Grid, MatmulQuantization, cast_operan
 from compiler.quantize.onnx.row_matmuls import RowMatmuls
 from compiler.quantize.sensitivity import SCALES
 from compiler.quantize.sensitivity.search import search
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.reference import feeding
 from compiler.verify.reference.onnx import ENGINES, Engine, save_model, wide
 from compiler.verify.weight_errors import OutputError
@@ -35,7 +35,7 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     """Search the layers to keep, by what the reference makes of the model with some of them rounded
     (`compiler.quantize.sensitivity.search`).
 
-    spec: model, consts, draws and engines of the reference, inputs (files of `verify.npz`, cheapest
+    spec: model, consts, draws and engines of the reference, inputs (files of `array_file`, cheapest
     first), folder for models and outputs that holds `SCALES`, form, grids by value, or None, units
     and budget. Records
     `{error, left}`, and for each group, the worst first, `{layers, alone, kept}`; errors that are
@@ -43,7 +43,7 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     """
     loaded = open_model(Path(spec["model"]))
     assert not isinstance(loaded, LoadedScript)
-    scales, grids = npz.read(Path(spec["folder"]) / SCALES), spec["grids"]
+    scales, grids = array_file.read(Path(spec["folder"]) / SCALES), spec["grids"]
     chosen = MatmulQuantization(
         scales=scales,
         grids=None if grids is None else {name: Grid(**one) for name, one in grids.items()},
@@ -130,7 +130,7 @@ class _Trials:
             if isinstance(outputs, str):
                 self.refusals.append(outputs)
                 continue
-            npz.write(self._plain(number), outputs)
+            array_file.write(self._plain(number), outputs)
             answered.append(number)
         return answered
 
@@ -142,14 +142,14 @@ class _Trials:
         for number, outputs in self._runs(model, numbers):
             if isinstance(outputs, str):
                 return math.inf
-            for name, want in npz.read(self._plain(number)).items():
+            for name, want in array_file.read(self._plain(number)).items():
                 if outputs[name].shape != want.shape:
                     return math.inf
-                errors.setdefault(name, OutputError(name)).add(outputs[name], want)
+                errors.setdefault(name, OutputError(name)).add(outputs[name], want, rows=False)
         return max((output.error for output in errors.values()), default=0.0)
 
     def _plain(self, number: int) -> Path:
-        return self._folder / f"{number}.plain.npz"
+        return self._folder / f"{number}.plain.arrays"
 
     def _runs(
         self, model: onnx.ModelProto, numbers: Sequence[int]
@@ -157,7 +157,9 @@ class _Trials:
         """The model's outputs at each point, or why it has none there."""
         engine: Engine | None = None
         for number in numbers:
-            feeds = {name: wide(array) for name, array in npz.read(self._inputs[number]).items()}
+            feeds = {
+                name: wide(array) for name, array in array_file.read(self._inputs[number]).items()
+            }
             try:
                 engine = engine or self._engine(str(save_model(model, self._folder, "model")))
                 runs = partial(engine.run, consts=self._consts)

@@ -14,7 +14,7 @@ from typing import Any
 from compiler.ir.caches import CacheUse
 from compiler.ir.imported import CallerState, Imported
 from compiler.ir.shapes.index_bounds import Limits
-from compiler.verify.inputs import drawing, npz
+from compiler.verify.inputs import array_file, drawing
 from compiler.verify.inputs.buffers import step
 from compiler.verify.inputs.distributions import Distribution
 from compiler.verify.inputs.drawing import Arrays, draw
@@ -110,7 +110,7 @@ class Trial:
 
     def outputs(self, side: str) -> Path:
         """Where one side's outputs go."""
-        return self.inputs.with_name(f"{self.index}.{side}.npz")
+        return self.inputs.with_name(f"{self.index}.{side}.arrays")
 
     def to_spec(self, side: str, *, distinct: bool = False) -> dict[str, Any]:
         """The form in a task's spec; distinct: of one that computes rows that repeat once."""
@@ -269,9 +269,9 @@ def in_buffers(trials: Trials, manifest: Manifest, folder: Path) -> Trials:
         return trials
     own, chosen = {dim.name for dim in manifest.dims}, []
     for trial in trials.chosen:
-        inputs = step(manifest, state, npz.read(trial.inputs)).inputs
-        path = folder / f"{trial.index}.buffers.npz"
-        npz.write(path, inputs)
+        inputs = step(manifest, state, array_file.read(trial.inputs)).inputs
+        path = folder / f"{trial.index}.buffers.arrays"
+        array_file.write(path, inputs)
         room = inputs[state.caches[0].input].shape[2]
         dims = {name: size for name, size in trial.point.dims.items() if name in own}
         point = Point(trial.point.label, {**dims, state.capacity: room})
@@ -326,6 +326,6 @@ def _all_written(
 
 
 def _write(folder: Path, index: int, point: Point, inputs: Arrays, repeat: Repeat | None) -> Trial:
-    path = folder / f"{index}.inputs.npz"
-    npz.write(path, repeat.fill(inputs) if repeat else inputs)
+    path = folder / f"{index}.inputs.arrays"
+    array_file.write(path, repeat.fill(inputs) if repeat else inputs)
     return Trial(index, point, path, sum(array.nbytes for array in inputs.values()), repeat)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.verify.inputs.npz import itemsize
+from compiler.verify.inputs.array_file import itemsize
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import VerifyError
 from compiler.ir.shapes.index_bounds import Limits
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.drawing import Arrays, is_mask, within
 from compiler.verify.inputs.points import Point, shape_at
 from relaxd.contract.dims.dims import Dim
@@ -52,7 +52,7 @@ def to_npz(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                np.lib.format.write_array(entry, npz.storable(array), allow_pickle=False)
+                np.lib.format.write_array(entry, array_file.storable(array), allow_pickle=False)
 
 
 def _holds(array: np.ndarray[Any, Any], dtype: str) -> bool:
@@ -64,7 +64,7 @@ def _holds(array: np.ndarray[Any, Any], dtype: str) -> bool:
 
 def _typed(array: np.ndarray[Any, Any], spec: TensorSpec) -> np.ndarray[Any, Any]:
     if spec.dtype not in STORAGE:
-        return npz.view_typed(array, spec.dtype)
+        return array_file.view_typed(array, spec.dtype)
     try:
         return element_types.view_as(element_types.bytes_of(array, spec), spec.dtype)
     except InputError as error:

@@ -111,9 +111,10 @@ def judge_beside(
     if _has_distances(want, tolerance):
         alike_only = replace(evidence, perturbed=tuple(alike))
         reference = _Reference.of(want, alike_only, tolerance, spread)
+        apart = _distances(got, want)
         by_float64 = [_name(reference.judge(got, answer), inexact=inexact) for answer in exact]
-        findings = [reference.judge(got, want), *by_float64]
-        measures = reference.measures(got, exact)
+        findings = [reference.judge(got, want, apart), *by_float64]
+        measures = reference.measures(got, apart, exact)
     else:
         by_float64 = [_judge_equal(got, answer) for answer in exact]
         by_values = _judge_indexed(got, want, evidence.indexed)
@@ -218,11 +219,12 @@ class _Reference:
         least = EXACT_TIMES / RMS_TIMES * square
         return cls(want, sides, noise, columns, least, tolerance, spread, evidence.strict)
 
-    def judge(self, got: Array, target: Array) -> Finding:
+    def judge(self, got: Array, target: Array, apart: Array | None = None) -> Finding:
         """Judge by the reference itself, or by an evaluation in float64 in the output's dtype: its
-        distance from the reference is then allowed too.
+        distance from the reference is then allowed too. apart: `_distances` of both, if known.
         """
-        apart, difference = _distances(got, target), compare(got, target, self.tolerance)
+        difference = compare(got, target, self.tolerance)
+        apart = _distances(got, target) if apart is None else apart
         if _non_finite_differ(got, target):
             return Finding(Verdict.FAILED, difference)
         noise, own = self.noise, 0.0
@@ -296,10 +298,10 @@ class _Reference:
         why = "it cannot be compared element by element: roundings move it by a tenth of its spread"
         return Finding(Verdict.STATISTICAL, difference, why=why)
 
-    def measures(self, got: Array, exact: Sequence[Array]) -> dict[str, Any]:
-        """Return distances for the report."""
+    def measures(self, got: Array, apart: Array, exact: Sequence[Array]) -> dict[str, Any]:
+        """Return distances for the report; apart: `_distances` from the reference."""
         result: dict[str, Any] = {
-            "error_rms": _finite(_rms(_distances(got, self.want))),
+            "error_rms": _finite(_rms(apart)),
             "correlation": _correlation(got, self.want),
         }
         if self.sides:
@@ -398,11 +400,18 @@ def _correlation(got: Array, want: Array) -> float | None:
     """Return Pearson's, of elements finite on both sides; None where a side is constant."""
     ours, theirs = got.reshape(-1), want.reshape(-1)
     finite = np.isfinite(ours) & np.isfinite(theirs)
-    ours, theirs = (side[finite].astype(np.float64) for side in (ours, theirs))
+    if not finite.all():
+        ours, theirs = ours[finite], theirs[finite]
     if ours.size < 2 or ours.min() == ours.max() or theirs.min() == theirs.max():
         return None
+    centers = [float(side.mean(dtype=np.float64)) for side in (ours, theirs)]
+    products = np.zeros((2, 2))
     with np.errstate(all="ignore"):
-        return _finite(float(np.corrcoef(ours, theirs)[0, 1]))
+        for first in range(0, ours.size, _BLOCK):
+            part = slice(first, first + _BLOCK)
+            block = np.array([ours[part], theirs[part]], np.float64) - np.array(centers)[:, None]
+            products += block @ block.T
+        return _finite(float(products[0, 1] / math.sqrt(products[0, 0] * products[1, 1])))
 
 
 def _distances(lhs: Array, rhs: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.errors import VerifyError
 from compiler.isolation.step import Record
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Signature, Trial
 from compiler.verify.judge.evidence import Evidence, Finding, compare_groups, judge_beside
 from compiler.verify.judge.tolerance import (
@@ -82,7 +82,7 @@ def judge_all(
 
     @cache
     def joint(output: TensorSpec) -> Spread:
-        wanted = (npz.read(trial.outputs("reference"), [output.name]) for trial in trials)
+        wanted = (array_file.read(trial.outputs("reference"), [output.name]) for trial in trials)
         return Spread.of(*(_narrowed(arrays[output.name], output) for arrays in wanted))
 
     return [
@@ -100,7 +100,7 @@ def judge_again(
 
 def _judge_again(item: Judged, evidence: Callable[[Trial, str], Evidence]) -> Judged:
     name = item.output.name
-    got, want = (npz.read(item.trial.outputs(side), [name])[name] for side in SIDES)
+    got, want = (array_file.read(item.trial.outputs(side), [name])[name] for side in SIDES)
     want = _narrowed(want, item.output)
     finding: Finding = judge_beside(
         got, want, evidence(item.trial, name), item.tolerance, item.spread
@@ -116,7 +116,7 @@ def _judge_again(item: Judged, evidence: Callable[[Trial, str], Evidence]) -> Ju
 
 
 def _outputs(trial: Trial, signature: Signature) -> tuple[Arrays, Arrays]:
-    got, want = (npz.read(trial.outputs(side)) for side in SIDES)
+    got, want = (array_file.read(trial.outputs(side)) for side in SIDES)
     for output in signature.outputs:
         if output.name not in want:
             raise VerifyError(
@@ -164,7 +164,7 @@ def _judge_by_all(
     item: Judged, joint: Spread, signature: Signature, options: CompileOptions
 ) -> Judged:
     """Judge by the spread over all points."""
-    got, want = (npz.read(item.trial.outputs(side), [item.output.name]) for side in SIDES)
+    got, want = (array_file.read(item.trial.outputs(side), [item.output.name]) for side in SIDES)
     return _judge(item.trial, item.output, got, want, signature, options, joint)
 
 

@@ -13,7 +13,7 @@ from compiler.isolation.messages import CompileJob
 from compiler.isolation.step import Outcome
 from compiler.profile import measure
 from compiler.profile.measure import profile
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Trial, Trials
 from compiler.verify.inputs.points import Point
 from compiler.verify.sides import FirstCalls
@@ -93,8 +93,8 @@ def test_a_grid_beyond_the_declared_range_fails_before_anything_is_compiled(
 
 def test_a_long_call_of_verification_is_not_made_again(tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path, perceptron(), dims={"batch": (1, 4), "seq": 8}, options=OFF)
-    npz.write(tmp_path / "0.inputs.npz", {"x": np.ones((4, 8, 32), np.float32)})
-    trial = Trial(0, Point("max", {"batch": 4}), tmp_path / "0.inputs.npz", 1)
+    array_file.write(tmp_path / "0.inputs.arrays", {"x": np.ones((4, 8, 32), np.float32)})
+    trial = Trial(0, Point("max", {"batch": 4}), tmp_path / "0.inputs.arrays", 1)
     earlier = FirstCalls({0: 7.0}, 1 << 40)
     trials = Trials((trial,), ())
     measured = profile(bundle, trials, tmp_path, seconds=4.0, memory_bytes=4 << 30, earlier=earlier)

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from compiler.build import build
 from compiler.isolation.messages import CompileJob
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Trial
 from compiler.verify.inputs.points import Point
 from compiler.verify.judge.evidence import Evidence, Finding, Indexed, judge_beside
@@ -133,9 +133,9 @@ def test_sources_are_found_through_operators_that_keep_the_order(tmp_path: Path)
 def test_references_are_asked_what_indices_point_into(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(model(two_means(), ["index"]), path)
-    trial = Trial(0, Point("any", {"n": 5}), tmp_path / "0.inputs.npz", 0)
+    trial = Trial(0, Point("any", {"n": 5}), tmp_path / "0.inputs.arrays", 0)
     x = np.random.default_rng(0).standard_normal((5, 24)).astype("float32")
-    npz.write(trial.inputs, {"x": x})
+    array_file.write(trial.inputs, {"x": x})
     reference = Reference(path, {})
     known, shown = show_indexed(Answers(), [trial], ["index"], reference, tmp_path, Budget())
     known = perturb(known, [trial], shown, (), tmp_path, Budget())

@@ -15,7 +15,7 @@ from compiler.isolation.step import Outcome
 from compiler.targets import TargetStatus
 from compiler.verify import report, sides
 from compiler.verify.emulation import browser
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Signature, Trial, Trials
 from compiler.verify.inputs.points import Point
 from compiler.verify.run.page import run_library
@@ -136,10 +136,10 @@ def _changed(bundle: Path, folder: Path, old: bytes, new: bytes) -> Path:
 
 
 def _spec(bundle: Path, folder: Path, mask: np.ndarray) -> dict[str, Any]:
-    inputs = folder / "inputs.npz"
+    inputs = folder / "inputs.arrays"
     x = np.random.default_rng(0).standard_normal((1, 2, 32)).astype("float32")
-    npz.write(inputs, {"x": x, "mask": mask})
-    files = {"inputs": str(inputs), "outputs": str(folder / "outputs.npz")}
+    array_file.write(inputs, {"x": x, "mask": mask})
+    files = {"inputs": str(inputs), "outputs": str(folder / "outputs.arrays")}
     points = [{"index": 0, "effort": 0, **files}]
     return {"bundle": str(bundle), "scratch": str(folder), "seconds": 60, "points": points}
 
@@ -150,4 +150,4 @@ def _outputs(bundle: Path, folder: Path) -> Any:
     records: list[dict[str, Any]] = []
     run_library(_spec(bundle, folder, np.array([[0, 1]])), records.append)
     assert [record["index"] for record in records] == [0]
-    return npz.read(folder / "outputs.npz")
+    return array_file.read(folder / "outputs.arrays")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 
 
@@ -14,8 +14,8 @@ def spec_of(folder: Path, *sizes: int, seconds: float = 60.0) -> dict[str, Any]:
     """A spec with a point for every size of the input x."""
     points = []
     for index, size in enumerate(sizes):
-        inputs, outputs = (folder / f"{index}.{side}.npz" for side in ("inputs", "outputs"))
-        npz.write(inputs, {"x": np.arange(size, dtype="float32")})
+        inputs, outputs = (folder / f"{index}.{side}.arrays" for side in ("inputs", "outputs"))
+        array_file.write(inputs, {"x": np.arange(size, dtype="float32")})
         files = {"inputs": str(inputs), "outputs": str(outputs)}
         points.append({"index": index, "effort": size, **files})
     return {"seconds": seconds, "points": points}
@@ -35,7 +35,7 @@ def test_a_point_that_fails_does_not_end_the_run(tmp_path: Path, key: str) -> No
     assert records == [well[0], {"index": 1, key: "3 is too many"}, well[1]]
     written = [Path(point["outputs"]) for point in spec["points"]]
     assert [path.is_file() for path in written] == [True, False, True]
-    np.testing.assert_array_equal(npz.read(written[2])["y"], [0, 2, 4, 6])
+    np.testing.assert_array_equal(array_file.read(written[2])["y"], [0, 2, 4, 6])
 
 
 def test_what_the_budget_has_no_room_for_is_skipped(tmp_path: Path) -> None:

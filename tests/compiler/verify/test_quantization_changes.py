@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 
 from compiler.errors import VerifyError
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Signature, Trial
 from compiler.verify.inputs.points import Point
-from compiler.verify.quantization_changes import PRECISION, changes, check_likeness
+from compiler.verify.quantization_changes import (
+    PRECISION,
+    QuantizationErrors,
+    changes,
+    check_likeness,
+)
 from relaxd.contract.options import CompileOptions, Precision
 from tests.support import declared
 
@@ -20,19 +25,20 @@ SIDES = ("reference", "nudged0", "nudged1")
 
 def trial(folder: Path, library: float, expected: float, elements: int = 4096) -> Trial:
     """Outputs whose errors have those deviations, and integers that differ on every side."""
-    compared = Trial(0, Point("one", {"n": elements}), folder / "0.inputs.npz", 0)
+    compared = Trial(0, Point("one", {"n": elements}), folder / "0.inputs.arrays", 0)
     random = np.random.default_rng(elements)
     want = random.standard_normal(elements).astype("float32")
     apart = {PRECISION.side: 0.0, "library": library, **dict.fromkeys(SIDES, expected)}
     for power, (side, error) in enumerate(apart.items()):
         values = want + np.float32(error) * random.standard_normal(elements).astype("float32")
-        npz.write(compared.outputs(side), {"y": values, "i": np.full(elements, 10**power)})
+        array_file.write(compared.outputs(side), {"y": values, "i": np.full(elements, 10**power)})
     return compared
 
 
 def check(compared: Trial) -> None:
-    report = {"precision": changes([compared], SIGNATURE, OPTIONS, PRECISION)}
-    check_likeness([compared], SIGNATURE, SIDES, report, OPTIONS, PRECISION)
+    errors = QuantizationErrors(SIGNATURE, PRECISION)
+    report = {"precision": changes([compared], errors, OPTIONS)}
+    check_likeness([compared], errors, SIDES, report, OPTIONS)
 
 
 def test_equal_roundings_have_equal_errors(tmp_path: Path) -> None:

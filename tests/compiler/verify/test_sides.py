@@ -35,7 +35,7 @@ def ask(
 
     monkeypatch.setattr(sides, "run_task", run)
     reference = sides.Reference(folder / "m.onnx", {}, tuple(crashes))
-    trials = [Trial(i, Point(str(i), {}), folder / f"{i}.npz", 1) for i in range(POINTS)]
+    trials = [Trial(i, Point(str(i), {}), folder / f"{i}.arrays", 1) for i in range(POINTS)]
     name, answered, others = sides.ask_reference(reference, trials, folder, sides.Budget())
     return name, [trial.index for trial in answered], [each.reason for each in others], started
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler.verify import uncertainty
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import LeftOut, Trial
 from compiler.verify.inputs.points import Point
 from compiler.verify.quantization_changes import PRECISION
@@ -20,7 +20,7 @@ Asked = tuple[str, list[Trial], list[LeftOut]]
 
 def trials_of(folder: Path, count: int = 3) -> list[Trial]:
     return [
-        Trial(index, Point(str(index), {"n": 64}), folder / f"{index}.inputs.npz", 0)
+        Trial(index, Point(str(index), {"n": 64}), folder / f"{index}.inputs.arrays", 0)
         for index in range(count)
     ]
 
@@ -104,7 +104,7 @@ def test_evidence_is_of_one_output_of_the_sides_that_answered(tmp_path: Path) ->
         "perturbed1": {"z": np.zeros(2)},
     }
     for side, outputs in arrays.items():
-        npz.write(trial.outputs(side), outputs)
+        array_file.write(trial.outputs(side), outputs)
     answers = Answers({0: ("float64",)}, {0: ("perturbed0", "perturbed1")})
     result = answers.evidence(trial, "y")
     assert [each.tolist() for each in (*result.exact, *result.perturbed)] == [[1, 1], [3, 3]]

@@ -64,9 +64,9 @@ def test_what_fails_in_a_module_is_reported_with_its_sentence(bundle: Path, tmp_
     broken = tmp_path / "broken"
     shutil.copytree(bundle, broken)
     (broken / "model.wasm").write_bytes(b"\0asm\1\0\0\0" + b"\x63")
-    inputs = tmp_path / "inputs.npz"
+    inputs = tmp_path / "inputs.arrays"
     _write_inputs(inputs)
-    files = {"inputs": str(inputs), "outputs": str(tmp_path / "outputs.npz")}
+    files = {"inputs": str(inputs), "outputs": str(tmp_path / "outputs.arrays")}
     points = [{"index": 0, "effort": 0, **files}]
     records: list[dict[str, object]] = []
     spec = {"bundle": str(broken), "scratch": str(tmp_path), "seconds": 60, "points": points}
@@ -86,7 +86,7 @@ def test_without_an_engine_modules_are_only_compiled(monkeypatch: pytest.MonkeyP
 def _write_inputs(path: Path) -> None:
     import numpy as np
 
-    from compiler.verify.inputs import npz
+    from compiler.verify.inputs import array_file
 
     x = np.zeros((1, 2, 32), "float32")
-    npz.write(path, {"x": x, "mask": np.ones((1, 2), "int64")})
+    array_file.write(path, {"x": x, "mask": np.ones((1, 2), "int64")})

@@ -1,9 +1,19 @@
 """The error of quantized weights, beside the formulas written out."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
-from compiler.verify.weight_errors import weight_errors
+from compiler.verify import weight_errors as module
+from compiler.verify.weight_errors import OutputError
+
+
+def weight_errors(pairs: Iterable[tuple[str, np.ndarray, np.ndarray]]) -> list[OutputError]:
+    errors: dict[str, OutputError] = {}
+    for name, got, want in pairs:
+        errors.setdefault(name, OutputError(name)).add(got, want)
+    return list(errors.values())
 
 
 def softmax(rows: np.ndarray) -> np.ndarray:
@@ -65,3 +75,22 @@ def test_a_number_that_is_lost_is_an_infinite_error(lost: float) -> None:
     (error,) = weight_errors([("y", np.array([1.0, lost, np.inf, np.nan]), want)])
     assert error.error == np.inf
     assert error.to_json()["error"] is None
+
+
+def test_blocks_add_up_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(3)
+    want = random.standard_normal((37, 11)).astype(np.float32)
+    got = want + np.float32(0.3) * random.standard_normal(want.shape).astype(np.float32)
+    got[5, 2] = want[5, 2] = np.inf
+    whole, parts, rowless = OutputError("y"), OutputError("y"), OutputError("y")
+    whole.add(got, want)
+    monkeypatch.setattr(module, "_BLOCK", 25)
+    parts.add(got[:20], want[:20])
+    other = OutputError("y")
+    other.add(got[20:], want[20:])
+    assert (parts + other).to_json() == pytest.approx(whole.to_json())
+    rowless.add(got, want, rows=False)
+    assert rowless.error == pytest.approx(whole.error)
+    assert (rowless.rows, rowless.to_json()["argmax"]) == (0, None)
+    other.add(np.full((1, 11), np.nan), want[:1])
+    assert (parts + other).error == np.inf

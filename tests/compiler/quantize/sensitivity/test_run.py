@@ -10,7 +10,7 @@ from onnx import helper
 
 from compiler.errors import ImportFailed, VerifyError
 from compiler.quantize.sensitivity.run import Fallback
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.reference.onnx import save_model
 from compiler.verify.sides import Reference
 from relaxd.contract.options import CompileOptions, Precision, PrecisionOver
@@ -150,8 +150,8 @@ def test_samples_decide_with_the_points(tmp_path: Path) -> None:
 def test_what_the_reference_does_not_run_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "scratch"
     folder.mkdir()
-    inputs = folder / "0.inputs.npz"
-    npz.write(inputs, {"x": np.zeros((2, DEPTH + 1), np.float32)})
+    inputs = folder / "0.inputs.arrays"
+    array_file.write(inputs, {"x": np.zeros((2, DEPTH + 1), np.float32)})
     reference = Reference(save_model(model(), folder), {}, ("onnxruntime.ordered",))
     fallback = Fallback(reference, [inputs], Precision.INT8, 0.1, folder)
     with pytest.raises(ImportFailed, match="answered at no point") as caught:

@@ -7,7 +7,7 @@ import pytest
 
 from compiler.ir.shapes.index_bounds import Limit
 from compiler.verify.choosing import best, spreads_of
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.distributions import Distribution, Image, candidates, is_audio, sample
 from compiler.verify.inputs.drawing import draw
 from compiler.verify.inputs.inputs import Signature, prepare_each
@@ -172,4 +172,4 @@ def test_trials_of_tokens_are_cheap_and_those_of_pictures_large_enough(tmp_path:
     assert 64 <= trials[0].point.dims["n"] * trials[0].point.dims["t"] < 512
     image = Signature((declared.spec("x=float32[n,3,t,t]"),), (), dims, {})
     (trial,) = prepare_each(image, [Distribution.PAGES], 0, tmp_path, 3 * 160 * 160)
-    assert npz.read(trial.inputs)["x"].size >= 3 * 160 * 160
+    assert array_file.read(trial.inputs)["x"].size >= 3 * 160 * 160

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compiler.ir.shapes.index_bounds import Limit, collect
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.drawing import draw, objection, within
 from compiler.verify.inputs.inputs import Signature, prepare
 from compiler.verify.inputs.points import Point
@@ -179,7 +179,7 @@ def test_points_at_which_integers_are_negative_and_zero(tmp_path: Path) -> None:
     n = Dim("n", 1, 9)
     signed = Signature((k, x), (), (n,), {"k": [Limit(-9, 9, usual=True)]})
     trials = prepare(signed, None, 0, tmp_path, 1 << 20).chosen
-    values = {trial.point.label: int(npz.read(trial.inputs)["k"]) for trial in trials}
+    values = {trial.point.label: int(array_file.read(trial.inputs)["k"]) for trial in trials}
     assert values["zero"] == 0
     assert -9 <= values["negative"] < 0
     usual = replace(signed, bounds={"k": [Limit(0, 9, usual=True)]})

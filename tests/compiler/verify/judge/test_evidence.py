@@ -358,3 +358,20 @@ def test_of_rows_it_is_told_how_often_the_greatest_element_is_the_same() -> None
     assert 0.8 < finding.measures["argmax"] <= 1
     assert 0.8 < finding.measures["perturbed_argmax"] <= 1
     assert "argmax" not in judge(want + np.float32(1), want, perturbed).measures
+
+
+@given(st.integers(0, 10_000), st.floats(0.3, 5.0), st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_more_perturbed_references_never_settle_what_is_inconclusive(
+    seed: int, noise: float, more: int
+) -> None:
+    """Verification stops asking for them."""
+    random = np.random.default_rng(seed)
+    want = random.standard_normal((8, 64)).astype("float32")
+    rows = np.where(random.random((8, 1)) < random.uniform(0.05, 1), noise, noise / 50)
+    got, *others = (
+        (want + rows * random.standard_normal(want.shape)).astype("float32")
+        for _ in range(3 + more)
+    )
+    if judge(got, want, others[:2]).verdict is Verdict.INCONCLUSIVE:
+        assert judge(got, want, others).verdict is Verdict.INCONCLUSIVE

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Signature, Trial
 from compiler.verify.inputs.points import Point
 from compiler.verify.judge.judged import Judged, inexactness_of, judge_all, summary, verdict_of
@@ -25,9 +25,9 @@ SIGNATURE = Signature((), (declared.spec("y=float32[n]"),), (), {})
 def trials_of(folder: Path, got: Sequence[Array], want: Sequence[Array]) -> list[Trial]:
     trials = []
     for index, pair in enumerate(zip(got, want, strict=True)):
-        trial = Trial(index, Point(str(index), {"n": 1}), folder / f"{index}.inputs.npz", 0)
+        trial = Trial(index, Point(str(index), {"n": 1}), folder / f"{index}.inputs.arrays", 0)
         for side, array in zip(("library", "reference"), pair, strict=True):
-            npz.write(trial.outputs(side), {} if array is None else {"y": array})
+            array_file.write(trial.outputs(side), {} if array is None else {"y": array})
         trials.append(trial)
     return trials
 

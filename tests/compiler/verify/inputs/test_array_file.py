@@ -3,7 +3,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from compiler.verify.inputs import npz
+from compiler.verify.inputs import array_file
 
 
 def test_arrays_come_back_as_they_were(tmp_path: Path) -> None:
@@ -16,8 +16,8 @@ def test_arrays_come_back_as_they_were(tmp_path: Path) -> None:
         "scale": np.array(0.5, ml_dtypes.float8_e8m0fnu),
         "none": np.zeros((0, 3), np.float64),
     }
-    npz.write(tmp_path / "a", arrays)
-    back = npz.read(tmp_path / "a")
+    array_file.write(tmp_path / "a", arrays)
+    back = array_file.read(tmp_path / "a")
     assert list(back) == list(arrays)
     for name, array in arrays.items():
         assert back[name].dtype == array.dtype
