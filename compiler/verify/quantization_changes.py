@@ -71,10 +71,10 @@ class QuantizationErrors:
 
     def of(self, side: str, trials: Sequence[Trial]) -> list[OutputError]:
         """The errors of a side's outputs over the trials; of rows, those of the library alone."""
-        parts = zip(*(self._at(side, trial) for trial in trials), strict=True)
+        parts = zip(*(self._compare(side, trial) for trial in trials), strict=True)
         return [reduce(operator.add, errors) for errors in parts]
 
-    def _at(self, side: str, trial: Trial) -> list[OutputError]:
+    def _compare(self, side: str, trial: Trial) -> list[OutputError]:
         key = (side, trial.index)
         if key not in self._known:
             got, want = (array_file.read(trial.outputs(one)) for one in (side, self.wording.side))

@@ -75,13 +75,13 @@ class OutputError:
 
     def __add__(self, other: "OutputError") -> "OutputError":
         """Both, of one output."""
-        sums = {
+        totals = {
             field.name: getattr(self, field.name) + getattr(other, field.name)
             for field in fields(self)
             if field.name not in ("name", "largest", "lost")
         }
         largest = max(self.largest, other.largest)
-        return OutputError(self.name, largest=largest, lost=self.lost or other.lost, **sums)
+        return OutputError(self.name, largest=largest, lost=self.lost or other.lost, **totals)
 
     @property
     def error(self) -> float:

@@ -407,7 +407,10 @@ def _changed(weights: WeightsReport, against: str) -> list[RenderableType]:
     table = plain_table(
         "OUTPUT", "ERROR", "LARGEST ERROR", "COSINE", "SAME ARGMAX", "KL DIVERGENCE"
     )
-    for one in sorted(weights.outputs, key=lambda one: -(one.error or 0.0))[:MOST_OUTPUTS]:
+    logits = weights.logits
+    for one in sorted(weights.outputs, key=lambda one: (one is not logits, -(one.error or 0.0)))[
+        :MOST_OUTPUTS
+    ]:
         table.add_row(
             Name(one.name),
             "" if one.error is None else f"{one.error:.2%}",

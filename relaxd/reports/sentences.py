@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from relaxd.contract.bundle.numerics import AGREED, Verdict
 from relaxd.contract.bundle.profile import KernelTime, Profile, TimedPoint
-from relaxd.contract.bundle.report import DimReport, NumericsReport
+from relaxd.contract.bundle.report import DimReport, NumericsReport, WeightsReport
 from relaxd.contract.dims.names import option_name, quote_name
 
 MOST = 3
@@ -49,10 +49,21 @@ def summary(profile: Profile, numerics: NumericsReport) -> str:
     ):
         if change is not None and change.error is not None:
             limit = "" if change.limit is None else f" ({_percent(change.limit, 2)} is allowed)"
-            parts.append(
-                f"{change.form} {what} change outputs by {_percent(change.error, 2)}{limit}"
-            )
+            parts.append(f"{change.form} {what} change {_outputs(change, change.error)}{limit}")
     return "; ".join(parts)
+
+
+def _outputs(change: WeightsReport, error: float) -> str:
+    """`outputs by 3.10 %`; of a language model first how often the most probable token is another,
+    of the random tokens that verification draws.
+    """
+    logits = change.logits
+    if logits is None or logits.argmax is None or logits.divergence is None:
+        return f"outputs by {_percent(error, 2)}"
+    return (
+        f"the most probable token at {_percent(1 - logits.argmax, 1)} of random positions "
+        f"(divergence {logits.divergence:.2g}), outputs by up to {_percent(error, 2)}"
+    )
 
 
 def _time(point: TimedPoint) -> str:

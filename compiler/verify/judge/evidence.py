@@ -405,13 +405,13 @@ def _correlation(got: Array, want: Array) -> float | None:
     if ours.size < 2 or ours.min() == ours.max() or theirs.min() == theirs.max():
         return None
     centers = [float(side.mean(dtype=np.float64)) for side in (ours, theirs)]
-    products = np.zeros((2, 2))
+    moments = np.zeros((2, 2))
     with np.errstate(all="ignore"):
         for first in range(0, ours.size, _BLOCK):
             part = slice(first, first + _BLOCK)
             block = np.array([ours[part], theirs[part]], np.float64) - np.array(centers)[:, None]
-            products += block @ block.T
-        return _finite(float(products[0, 1] / math.sqrt(products[0, 0] * products[1, 1])))
+            moments += block @ block.T
+        return _finite(float(moments[0, 1] / math.sqrt(moments[0, 0] * moments[1, 1])))
 
 
 def _distances(lhs: Array, rhs: Array) -> Array:

@@ -9,6 +9,9 @@ from relaxd.contract.bundle.profile import Profile
 from relaxd.contract.bundle.report_html import report_html
 from relaxd.contract.typed import read_typed
 
+LOGITS = "logits"
+"""The output of a language model that decides its next token."""
+
 SCHEMA = "relaxd.report/v1"
 
 
@@ -237,6 +240,11 @@ class WeightsReport:
     fallback: FallbackReport | None = None
     smoothed: tuple[SmoothQuantReport, ...] = ()
     placed: tuple[StaticScaleReport, ...] = ()
+
+    @property
+    def logits(self) -> WeightError | None:
+        """The error of a language model's logits, which decide its tokens; None without any."""
+        return next((one for one in self.outputs if one.name == LOGITS), None)
 
 
 @dataclass(frozen=True)

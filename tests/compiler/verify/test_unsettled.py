@@ -16,7 +16,7 @@ TRIALS = [Trial(n, Point(str(n), {"n": n}), Path(f"{n}.inputs.arrays"), 0) for n
 DIFFERENCE = Difference(1.0, 1.0, "differs")
 
 
-def judged(output: str, *verdicts: Verdict) -> list[Judged]:
+def judge_each(output: str, *verdicts: Verdict) -> list[Judged]:
     """One output at each of the trials."""
     spec = declared.spec(f"{output}=float32[n]")
     return [
@@ -37,13 +37,13 @@ def judged(output: str, *verdicts: Verdict) -> list[Judged]:
 def test_an_inconclusive_point_is_left_where_the_output_agrees_elsewhere(
     verdicts: tuple[Verdict, ...], asked: list[int]
 ) -> None:
-    other = judged("z", Verdict.PASSED, Verdict.PASSED, Verdict.PASSED)
-    found = find_unsettled([*judged("y", *verdicts), *other], TRIALS)
-    assert [trial.index for trial in found] == asked
+    other = judge_each("z", Verdict.PASSED, Verdict.PASSED, Verdict.PASSED)
+    unsettled = find_unsettled([*judge_each("y", *verdicts), *other], TRIALS)
+    assert [trial.index for trial in unsettled] == asked
 
 
 def test_each_output_has_to_agree_itself() -> None:
-    shown = judged("y", Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.PASSED)
-    hidden = judged("z", Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
-    found = find_unsettled([*shown, *hidden], TRIALS)
-    assert [trial.index for trial in found] == [0, 1, 2]
+    shown = judge_each("y", Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.PASSED)
+    hidden = judge_each("z", Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
+    unsettled = find_unsettled([*shown, *hidden], TRIALS)
+    assert [trial.index for trial in unsettled] == [0, 1, 2]

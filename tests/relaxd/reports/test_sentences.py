@@ -5,7 +5,7 @@ from relaxd.contract.bundle.profile import (
     ReferenceLatency,
     TimedPoint,
 )
-from relaxd.contract.bundle.report import DimReport, NumericsReport, WeightsReport
+from relaxd.contract.bundle.report import DimReport, NumericsReport, WeightError, WeightsReport
 from relaxd.reports.sentences import sentences, summary
 
 PASSED = NumericsReport("executed", "passed")
@@ -125,6 +125,16 @@ def test_the_summary_has_the_favoured_time_beside_the_reference_and_what_int8_ch
     assert summary(Profile(True, points=points), numerics) == (
         "2.84 ms at n=8, 0.71 of onnxruntime's time; int8 operands change outputs by 0.80 % "
         "(2.00 % is allowed); int4 weights change outputs by 3.10 %"
+    )
+
+
+def test_of_a_language_model_it_says_first_how_many_tokens_change() -> None:
+    logits = WeightError("logits", error=0.047, argmax=0.8815, divergence=0.1014)
+    caches = WeightError("present.29.value", error=0.1676, argmax=0.955, divergence=0.015)
+    change = WeightsReport("int8", error=0.1676, outputs=(caches, logits))
+    assert summary(Profile(True), NumericsReport("executed", "passed", precision=change)) == (
+        "int8 operands change the most probable token at 11.9 % of random positions "
+        "(divergence 0.1), outputs by up to 16.76 %"
     )
 
 

@@ -45,7 +45,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def has_one_job(replica: psycopg.Connection) -> bool:
-    """Whether the replica has replayed the first job; it may not have the table yet."""
+    """Tell if the replica has replayed the first job; it may not have the table yet."""
     try:
         return replica.execute("SELECT count(*) FROM jobs").fetchone() == (1,)
     except psycopg.errors.UndefinedTable:
