@@ -19,7 +19,7 @@ from tests.conformance.outcomes import Outcome, Result
 from tests.opinfo.engines import WAYS, Case
 from tests.opinfo.entries import entries
 
-ENGINES = ("machine", "import_only", "relaxd")
+ENGINES = ("relaxd", "import_only")
 _BROKEN = (Outcome.WRONG, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT)
 
 

@@ -1,6 +1,4 @@
-"""The engines that programs run through: the importer alone, its module with TVM's stock passes, or
-the whole build.
-"""
+"""The engines that programs run through: the importer alone, or the whole build."""
 
 import io
 import tempfile
@@ -17,8 +15,6 @@ from compiler.ir.aten.torch_package import without_torch
 
 with without_torch():
     import tvm_ffi
-    from tvm import relax
-    from tvm.ir import Constant
 
 from compiler import ir
 from compiler.errors import CompileError
@@ -27,7 +23,6 @@ from compiler.isolation.messages import CompileJob
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import RelaxdError
 from relaxd.loader.model import load
-from tests.compiler.ir.torchscript.running import Machine
 from tests.conformance.outcomes import Outcome
 from tests.opinfo import entries, forms
 from tests.opinfo.entries import Entry, Sample
@@ -80,21 +75,9 @@ def import_only(case: Case, mode: Any, target: str = "native") -> Ran:
     return _judged(case, mode, lambda prepared, program: None)
 
 
-def machine(case: Case, mode: Any, target: str = "native") -> Ran:
-    """Compile with TVM's stock passes, run, compare."""
-
-    def build(prepared: _Prepared, program: _Program) -> Run:
-        # The machine's file of constants takes none without elements, the build's own does.
-        if _has_empty_constant(program.imported):
-            return _build(program, target)
-        return _machine(prepared, program.imported)
-
-    return _judged(case, mode, build)
-
-
 def relaxd(case: Case, mode: Any, target: str = "native") -> Ran:
     """Build as `compile_model` does, without verification; load as a user does; compare."""
-    return _judged(case, mode, lambda prepared, program: _build(program, target))
+    return _judged(case, mode, lambda prepared, program: _built(prepared, program, target))
 
 
 @dataclass(frozen=True)
@@ -181,37 +164,25 @@ def _request(
     return CompileRequest.of(inputs=inputs, dims=dims, options={"verify": False, "profile": False})
 
 
-def _has_empty_constant(graph: Imported) -> bool:
-    extents: list[int] = []
-
-    def visit(expr: Any) -> None:
-        if isinstance(expr, Constant) and isinstance(expr.ty, relax.TensorType):
-            extents.extend(int(extent) for extent in expr.ty.shape.values)
-
-    for func in graph.module.functions.values():
-        if isinstance(func, relax.Function):
-            relax.analysis.post_order_visit(func, visit)
-    return 0 in extents
-
-
-def _machine(prepared: _Prepared, graph: Imported) -> Run:
+def _built(prepared: _Prepared, program: _Program, target: str) -> Run:
+    """The library of the program, or that of another way whose import was equal."""
     for earlier, run in prepared.built:
-        if tvm_ffi.structural_equal(earlier.module, graph.module):
+        if _is_equal(earlier, program.imported):
             return run
-    machine = Machine(graph)
-
-    def run_machine(tensors: Sequence[torch.Tensor]) -> Outputs:
-        return list(machine(**_feeds(graph, tensors)).values())
-
-    prepared.built.append((graph, run_machine))
-    return run_machine
+    run = _build(program, target)
+    prepared.built.append((program.imported, run))
+    return run
 
 
-def _feeds(graph: Imported, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
-    return {
-        spec.name: tensor.contiguous().numpy()
-        for spec, tensor in zip(graph.inputs, tensors, strict=True)
-    }
+def _is_equal(lhs: Imported, rhs: Imported) -> bool:
+    """Compare what a build reads of an import, but for the names of inputs and outputs."""
+    shapes = [[(spec.dtype, spec.shape) for spec in each.inputs] for each in (lhs, rhs)]
+    return (
+        shapes[0] == shapes[1]
+        and lhs.dims == rhs.dims
+        and (lhs.quantized, lhs.stacks) == (rhs.quantized, rhs.stacks)
+        and bool(tvm_ffi.structural_equal(lhs.module, rhs.module))
+    )
 
 
 def _build(program: _Program, target: str) -> Run:
@@ -221,7 +192,13 @@ def _build(program: _Program, target: str) -> Run:
         job = CompileJob(str(path), program.request.to_json(), target, str(bundle), "opinfo")
         geometries.build_at(job)
         model = load(bundle, threads=1)
-    return lambda tensors: list(model.run(_feeds(program.imported, tensors)).values())
+    names = [spec.name for spec in model.inputs]
+
+    def run(tensors: Sequence[torch.Tensor]) -> Outputs:
+        arrays = [tensor.contiguous().numpy() for tensor in tensors]
+        return list(model.run(dict(zip(names, arrays, strict=True))).values())
+
+    return run
 
 
 def _fault(sample: Sample, program: _Program, run: Run, tensors: Sequence[torch.Tensor]) -> Any:

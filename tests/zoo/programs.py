@@ -72,19 +72,21 @@ def cases(exported: Iterable[Case]) -> Iterator[Case]:
             yield dataclasses.replace(case, export=saved, exporter=exporter)
 
 
-_LEAST = 64
+_LEAST, _LEAST_BY_NAME = 64, {"vit_interpolated": 72}
 
 
 def _enlarge(case: Case) -> Case:
     """The case with images of at least 64 pixels and no empty axes: torch.export takes axes of 0
-    and 1 for constants, as feature maps of 32 pixels become.
+    and 1 for constants, as feature maps of 32 pixels become. Where images are of the size of
+    the model's positions, a program that interpolates them refuses them.
     """
+    least = _LEAST_BY_NAME.get(case.name, _LEAST)
     sides = [name for name in ("height", "width") if case.dims.get(name, "").startswith("32:")]
-    dims = {name: case.dims[name].replace("32:", f"{_LEAST}:", 1) for name in sides}
+    dims = {name: case.dims[name].replace("32:", f"{least}:", 1) for name in sides}
     empty = [name for name, text in case.dims.items() if text.startswith("0:")]
     dims |= {name: case.dims[name].replace("0:", "1:", 1) for name in empty}
     points = tuple(
-        {name: max(size, _LEAST if name in sides else 1) for name, size in point.items()}
+        {name: max(size, least if name in sides else 1) for name, size in point.items()}
         for point in case.points
     )
     return dataclasses.replace(case, dims={**case.dims, **dims}, points=points)

@@ -100,10 +100,17 @@ class Node:
 
 @dataclass(eq=False)
 class Block:
-    """Nodes in order, and the values that they are run for."""
+    """Nodes in order, and the values that they are run for. formals: what every run of a loop's
+    body is given.
+    """
 
     members: list[Node] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
+    formals: list[Value] = field(default_factory=list)
+
+    def inputs(self) -> list[Value]:
+        """The values that a run is given."""
+        return self.formals
 
     def nodes(self) -> Iterator[Node]:
         """The nodes in order."""

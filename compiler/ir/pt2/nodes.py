@@ -5,7 +5,7 @@ defaults filled in, numbers of torch's schema as TorchScript has them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,8 @@ _PLAIN_LISTS = ("as_ints", "as_floats", "as_bools", "as_strings")
 _INFINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 
+ENDLESS = 1 << 62
+"""The trip count of a loop that its condition alone ends."""
 RETURN = Node("prim::Return")
 """Reads the results of a block."""
 
@@ -110,8 +112,8 @@ class Reading:
     def _nodes(self, entry: Mapping[str, Any]) -> list[Node]:
         target = str(entry["target"])
         trace = str(entry.get("metadata", {}).get("stack_trace", ""))[:20_000]
-        if target == "torch.ops.higher_order.cond":
-            return self._branch(entry, trace)
+        if target in _HIGHER_ORDER:
+            return _HIGHER_ORDER[target](self, entry, trace)
         kind, overload = operator_of(target)
         names: tuple[str, ...] = ()
         arguments: list[Value] = []
@@ -169,25 +171,85 @@ class Reading:
     def _branch(self, entry: Mapping[str, Any], trace: str) -> list[Node]:
         """torch.cond as a branch on a truth value; its graphs read what they are given."""
         predicate, then, orelse, operands = (item["arg"] for item in entry["inputs"])
-        condition = self.argument(predicate)
-        nodes = []
-        if condition.kind.name == "TensorType":
-            truth = Node("aten::Bool", ("a",), [condition], target=entry["target"], trace=trace)
-            condition = graph.parameter(f"{self.prefix}{entry['name']}.condition", Type("BoolType"))
-            condition.producer = truth
-            truth.results.append(condition)
-            nodes.append(truth)
-        actuals = self.argument(operands).producer.arguments
+        nodes, condition = self._truth(self.argument(predicate), entry, "condition")
+        actuals = self._items(operands)
         node = Node("prim::If", ("",), [condition], target=entry["target"], trace=trace)
-        for way in (then, orelse):
-            inner = way["as_graph"]
-            reading = Reading({}, f"{self.prefix}{inner['name']}.")
-            for formal, actual in zip(inner["graph"]["inputs"], actuals, strict=True):
-                ((_, content),) = formal.items()
-                reading.values[content.get("name", content.get("as_name"))] = actual
-            node.inner.append(reading.run(inner["graph"]))
+        node.inner += [self._inner(way, actuals) for way in (then, orelse)]
         self._results(node, entry)
         return [*nodes, node]
+
+    def _loop(self, entry: Mapping[str, Any], trace: str) -> list[Node]:
+        """while_loop as a loop of any number of iterations, whose condition is computed before it
+        and at the end of its body.
+        """
+        condition, body, carried, captured = (item["arg"] for item in entry["inputs"])
+        state, around = self._items(carried), self._items(captured)
+        before = self._inner(condition, [*state, *around], ".first")
+        nodes, go = self._truth(before.results[0], entry, "first")
+        formals = self._formals(entry, len(state) + 1)
+        step = self._inner(body, [*formals[1:], *around])
+        after = self._inner(condition, [*step.results, *around], ".next")
+        more, again = self._truth(after.results[0], entry, "next")
+        block = Block([*step.members, *after.members, *more], formals=formals)
+        return_values(block, [again, *step.results])
+        arguments = [graph.literal(ENDLESS), go, *state]
+        names = ("",) * len(arguments)
+        node = Node("prim::Loop", names, arguments, target=entry["target"], trace=trace)
+        node.inner.append(block)
+        self._results(node, entry)
+        return [*before.members, *nodes, node]
+
+    def _scan(self, entry: Mapping[str, Any], trace: str) -> list[Node]:
+        """A scan of state and sequences, or of sequences alone: map."""
+        body, *operands, captured = (item["arg"] for item in entry["inputs"])
+        arguments = [self.argument(operand) for operand in operands]
+        count = sum(len(self._items(operand)) for operand in operands)
+        kind, _ = operator_of(entry["target"])
+        names = ("xs",) if len(operands) == 1 else ("init", "xs")
+        node = Node(kind, names, arguments, target=entry["target"], trace=trace)
+        formals = self._formals(entry, count)
+        block = self._inner(body, [*formals, *self._items(captured)])
+        block.formals = formals
+        node.inner.append(block)
+        self._results(node, entry)
+        return [node]
+
+    def _inner(self, argument: Mapping[str, Any], actuals: list[Value], suffix: str = "") -> Block:
+        """A graph among a node's arguments, its inputs being those values."""
+        inner = argument["as_graph"]
+        reading = Reading({}, f"{self.prefix}{inner['name']}{suffix}.")
+        for formal, actual in zip(inner["graph"]["inputs"], actuals, strict=True):
+            ((_, content),) = formal.items()
+            reading.values[content.get("name", content.get("as_name"))] = actual
+        return reading.run(inner["graph"])
+
+    def _items(self, argument: Mapping[str, Any]) -> list[Value]:
+        """The values of a list among a node's arguments."""
+        return self.argument(argument).producer.arguments
+
+    def _formals(self, entry: Mapping[str, Any], count: int) -> list[Value]:
+        name = f"{self.prefix}{entry['name']}"
+        return [graph.parameter(f"{name}.{index}") for index in range(count)]
+
+    def _truth(
+        self, condition: Value, entry: Mapping[str, Any], name: str
+    ) -> tuple[list[Node], Value]:
+        """A condition as a truth value, and the nodes that make it one."""
+        if condition.kind.name != "TensorType":
+            return [], condition
+        node = Node("aten::Bool", ("a",), [condition], target=entry["target"])
+        truth = graph.parameter(f"{self.prefix}{entry['name']}.{name}", Type("BoolType"))
+        truth.producer = node
+        node.results.append(truth)
+        return [node], truth
+
+
+_HIGHER_ORDER: Mapping[str, Callable[[Reading, Mapping[str, Any], str], list[Node]]] = {
+    "torch.ops.higher_order.cond": Reading._branch,
+    "torch.ops.higher_order.while_loop": Reading._loop,
+    "torch.ops.higher_order.scan": Reading._scan,
+    "torch.ops.higher_order.map_impl": Reading._scan,
+}
 
 
 def operator_of(target: str) -> tuple[str, str]:

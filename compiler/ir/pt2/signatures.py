@@ -72,4 +72,7 @@ def why_not(kind: str) -> str | None:
     return f"no importer for {kind}"
 
 
-_OTHERS = frozenset({"prim::If", "prim::min", "prim::max", "torchvision::nms"})
+_OTHERS = frozenset({
+    "prim::If", "prim::Loop", "prim::min", "prim::max", "torchvision::nms", "higher_order::scan",
+    "higher_order::map_impl",
+})  # fmt: skip

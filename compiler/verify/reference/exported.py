@@ -22,7 +22,7 @@ from compiler.verify.reference.torch_tensors import array_from, tensor_from
 
 _KEYWORD = 2
 _FLOATS = ("float16", "bfloat16", "float32")
-_COND = "torch.ops.higher_order.cond"
+_HIGHER_ORDER = "torch.ops.higher_order."
 _PYTHON = {
     **{f"_operator.{name}": getattr(operator, name) for name in operator.__all__ if name in (
         "add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pow", "eq", "ne", "lt", "le",
@@ -89,13 +89,13 @@ class ExportedProgram:
             target = node["target"]
             if target.removeprefix("torch.ops.").startswith(_IGNORED):
                 continue
-            if target == _COND:
-                results = self._branch(node, values)
+            outputs = node["outputs"]
+            if target.startswith(_HIGHER_ORDER):
+                results = self._call_graphs(target.removeprefix(_HIGHER_ORDER), node, values)
             else:
                 results = self._call(target, node["inputs"], values)
-            outputs = node["outputs"]
-            if len(outputs) == 1:
-                results = (results,)
+                if len(outputs) == 1:
+                    results = (results,)
             for output, result in zip(outputs, results, strict=True):
                 _bind(output, result, values)
 
@@ -115,16 +115,41 @@ class ExportedProgram:
                 positional.append(value)
         return function(*positional, **keywords)
 
-    def _branch(self, node: Any, values: Mapping[str, Any]) -> Any:
-        predicate, then, orelse, operands = (item["arg"] for item in node["inputs"])
-        taken = then if bool(self._argument(predicate, values)) else orelse
-        graph = taken["as_graph"]["graph"]
+    def _call_graphs(self, name: str, node: Any, values: Mapping[str, Any]) -> Sequence[Any]:
+        """The results of a node whose first arguments are graphs."""
+        arguments = [item["arg"] for item in node["inputs"]]
+        rest = [self._argument(item, values) for item in arguments if "as_graph" not in item]
+        graphs = [item["as_graph"]["graph"] for item in arguments if "as_graph" in item]
+        match name:
+            case "cond":
+                predicate, operands = rest
+                return self._run_graph(graphs[0 if bool(predicate) else 1], operands)
+            case "while_loop":
+                return self._loop(*graphs, *rest)
+            case "scan" | "map_impl":
+                state, sequences, captured = rest if name == "scan" else ([], *rest)
+                return self._scan(graphs[0], state, sequences, captured)
+        raise AssertionError(f"the importer took the higher-order operator {name}")
+
+    def _loop(self, condition: Any, body: Any, state: Any, captured: Any) -> Sequence[Any]:
+        while bool(self._run_graph(condition, [*state, *captured])[0]):
+            state = self._run_graph(body, [*state, *captured])
+        return [*state]
+
+    def _scan(self, body: Any, state: Any, sequences: Any, captured: Any) -> Sequence[Any]:
+        count, rows = len(state), []
+        for items in zip(*sequences, strict=True):
+            results = self._run_graph(body, [*state, *items, *captured])
+            state = results[:count]
+            rows.append(results[count:])
+        return [*state, *(self._torch.stack(column) for column in zip(*rows, strict=True))]
+
+    def _run_graph(self, graph: Any, actuals: Sequence[Any]) -> list[Any]:
         inner: dict[str, Any] = {}
-        for formal, actual in zip(graph["inputs"], self._argument(operands, values), strict=True):
+        for formal, actual in zip(graph["inputs"], actuals, strict=True):
             _bind(formal, actual, inner)
         self._run_nodes(graph["nodes"], inner)
-        results = [self._argument(output, inner) for output in graph["outputs"]]
-        return results[0] if len(node["outputs"]) == 1 else results
+        return [self._argument(output, inner) for output in graph["outputs"]]
 
     def _argument(self, argument: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
         ((kind, content),) = argument.items()

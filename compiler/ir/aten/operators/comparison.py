@@ -9,8 +9,10 @@ from tvm import relax, tirx
 from compiler.ir.aten.node import Node
 from compiler.ir.aten.operands import operand, pair, scalar
 from compiler.ir.aten.registry import op
+from compiler.ir.aten.structure import Number, number_of
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
+from compiler.ir.ops.math import reduce as rd
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.ops.pointwise.shifts import shift
@@ -153,26 +155,41 @@ def _nowhere(b: Builder, x: Value) -> Value:
 
 @op("isclose")
 def isclose(b: Builder, node: Node) -> Value:
-    """True where |self - other| is finite and <= atol + rtol * |other|, or both are equal."""
-    x, y = pair(b, node, floating=True)
-    if node.bool("equal_nan", False):
-        node.fail("isclose with equal_nan is not supported", reason="unsupported_form")
-    bound = ew.add(
-        b,
-        scalar(b, node.float("atol"), x.dtype),
-        ew.multiply(
-            b, scalar(b, node.float("rtol"), x.dtype), ew.unary(b, y, relax.op.abs, numpy=np.abs)
-        ),
-    )
-    apart = ew.unary(b, ew.subtract(b, x, y), relax.op.abs, numpy=np.abs)
-    finite = ew.compare(b, apart, scalar(b, np.inf, x.dtype), "less")
-    near = ew.binary(
-        b,
-        ew.compare(b, apart, bound, "less_equal"),
-        finite,
-        relax.op.logical_and,
-        numpy=np.logical_and,
-    )
-    return ew.binary(
-        b, near, ew.compare(b, x, y, "equal"), relax.op.logical_or, numpy=np.logical_or
-    )
+    """True where |self - other| is finite and <= atol + rtol * |other|, or both are equal; with
+    `equal_nan` also where both are NaN.
+    """
+    x, y = pair(b, node)
+    if x.dtype == "bool":
+        x, y = (ew.cast(b, item, "float32") for item in (x, y))
+    close = ew.compare(b, x, y, "equal")
+    if node.bool("equal_nan", False) and ew.is_float(x.dtype):
+        unordered = [ew.compare(b, item, item, "not_equal") for item in (x, y)]
+        close = _logical(b, close, _logical(b, *unordered, "and"), "or")
+    rtol, atol = node.float("rtol"), node.float("atol")
+    if rtol == atol == 0:
+        return close
+    # Integers are subtracted as such: float32 has no odd ones beyond 2**24.
+    work = x.dtype if ew.is_float(x.dtype) else "float32"
+    apart = ew.cast(b, _magnitude(b, ew.subtract(b, x, y)), work)
+    size = _magnitude(b, ew.multiply(b, scalar(b, rtol, work), ew.cast(b, y, work)))
+    bound = ew.add(b, scalar(b, atol, work), size)
+    finite = ew.compare(b, apart, scalar(b, np.inf, work), "less")
+    near = _logical(b, ew.compare(b, apart, bound, "less_equal"), finite, "and")
+    return _logical(b, near, close, "or")
+
+
+@op("allclose")
+def allclose(b: Builder, node: Node) -> Any:
+    """True if `isclose` is, of every element."""
+    close = isclose(b, node)
+    every = rd.reduce(b, close, "min", list(range(len(close.shape))), False)
+    return number_of(b, every, Number.BOOL)
+
+
+def _magnitude(b: Builder, x: Value) -> Value:
+    return ew.unary(b, x, relax.op.abs, numpy=np.abs)
+
+
+def _logical(b: Builder, x: Value, y: Value, name: str) -> Value:
+    name = f"logical_{name}"
+    return ew.binary(b, x, y, getattr(relax.op, name), numpy=getattr(np, name))

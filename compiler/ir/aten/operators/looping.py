@@ -15,8 +15,6 @@ from compiler.ir.ops.shape import control as ctl
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
-UNROLLED = 32
-"""A loop of at most this many iterations, all certain, is unrolled at import."""
 ENDLESS = 1 << 62
 ALIASED = "a tensor that a loop changes in place is read after it under another name"
 
@@ -51,11 +49,11 @@ def _count(b: Builder, node: Node, trips: Any, go: Any, state: Sequence[Any]) ->
     if go is not True or (not isinstance(trips, int) and _endures(node)):
         return None
     if _endures(node):
-        return trips if trips <= UNROLLED else None
-    limit = min(trips, UNROLLED) if isinstance(trips, int) else UNROLLED
+        return trips if trips <= ctl.UNROLLED else None
+    limit = min(trips, ctl.UNROLLED) if isinstance(trips, int) else ctl.UNROLLED
     with node.memory.trial(), b.block():
         done, _ = _iterated(node, state, limit)
-    if done is None or (done == limit and not (isinstance(trips, int) and trips <= UNROLLED)):
+    if done is None or (done == limit and not (isinstance(trips, int) and trips <= ctl.UNROLLED)):
         return None
     return (
         done

@@ -126,6 +126,56 @@ def _window(b: Builder, node: Node, length: int, dtype: str) -> Value | None:
     )
 
 
+UNCHANGED = -1
+"""torch's size of an axis that is neither cut nor padded."""
+
+
+@op("fft_fft", "fft_ifft", "fft_fft2", "fft_ifft2", "fft_fftn", "fft_ifftn")
+def fft(b: Builder, node: Node) -> Spectrum:
+    """The transform of a real or complex tensor along axes, each cut or padded to its size."""
+    operand, inverse = node.get("self"), "fft_i" in node.kind
+    parts: fourier.Complex = (
+        (operand.real, operand.imaginary)
+        if isinstance(operand, Spectrum)
+        else (to_float(b, node.value("self")), None)
+    )
+    for axis, size in _axes_to_transform(node, len(parts[0].shape)):
+        length = parts[0].shape[axis] if size == UNCHANGED else size
+        parts = _transform_axis(b, node, parts, axis, length, inverse)
+    assert parts[1] is not None
+    return Spectrum(parts[0], parts[1])
+
+
+def _axes_to_transform(node: Node, rank: int) -> list[tuple[int, Extent]]:
+    """Each axis with the size that the call gives it, or UNCHANGED."""
+    if node.kind in ("aten::fft_fft", "aten::fft_ifft"):
+        return [(node.axis("dim", rank, -1), node.size("n") if node.has("n") else UNCHANGED)]
+    sizes = node.sizes("s") if node.has("s") else None
+    if node.has("dim"):
+        axes = [node.as_axis(axis, rank) for axis in node.ints("dim")]
+    else:
+        axes = list(range(0 if sizes is None else max(rank - len(sizes), 0), rank))
+    lengths = [UNCHANGED] * len(axes) if sizes is None else sizes
+    if not axes or len(set(axes)) < len(axes) or len(lengths) != len(axes):
+        node.fail("it transforms no axis, or one twice", reason="unsupported_form")
+    return list(zip(axes, lengths, strict=True))
+
+
+def _transform_axis(
+    b: Builder, node: Node, parts: fourier.Complex, axis: int, length: Extent, inverse: bool
+) -> fourier.Complex:
+    rank = len(parts[0].shape)
+    forth = [*(index for index in range(rank) if index != axis), axis]
+    back = [forth.index(index) for index in range(rank)]
+    real_part = layout.transpose(b, parts[0], forth)
+    other = None if parts[1] is None else layout.transpose(b, parts[1], forth)
+    real_part, other = (
+        layout.transpose(b, _normed(b, node, part, length, inverse), back)
+        for part in fourier.transform(b, (real_part, other), length, length, inverse)
+    )
+    return real_part, other
+
+
 @op("fft_rfft")
 def rfft(b: Builder, node: Node) -> Spectrum:
     """The first half of the transform of a real signal along an axis, cut or padded to n."""

@@ -7,7 +7,6 @@ import numpy as np
 import onnx
 
 from compiler.ir.graph.builder import Builder
-from compiler.ir.graph.indices import Indices
 from compiler.ir.graph.values import Known, Value
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.model.lists import (
@@ -23,9 +22,6 @@ from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
 from compiler.ir.ops.shape import control, layout
 from compiler.ir.shapes.index_bounds import USUAL
-
-UNROLLED = 32
-"""A loop of at most this many iterations, all certain, is unrolled at import."""
 
 
 @op("If")
@@ -75,7 +71,7 @@ def loop(b: Builder, node: Node) -> Sequence[Content | None]:
     scans = len(body.output) - 1 - len(carried)
     b.stacks = b.stacks or scans > 0
     count = _certain_trips(b, trips, go)
-    if count is not None and _goes_on(body) and count <= UNROLLED:
+    if count is not None and _goes_on(body) and count <= control.UNROLLED:
         return _unrolled(b, node, body, carried, count, scans)
     state, forms = _flat(node, _stacked(b, node, body, carried))
     stacks = _stacks(b, node, body, unflatten(state, forms))
@@ -208,7 +204,9 @@ def scan(b: Builder, node: Node) -> list[Value]:
         )
         for i in range(inputs)
     ]
-    results = scan_over(b, node, body, [node.value(i) for i in range(states)], sequences)
+    results = control.scan(
+        b, [node.value(i) for i in range(states)], sequences, _step_of(node, body)
+    )
     stacked = [
         _restored(
             b,
@@ -222,48 +220,8 @@ def scan(b: Builder, node: Node) -> list[Value]:
     return [*results[:states], *stacked]
 
 
-def scan_over(
-    b: Builder, node: Node, body: onnx.GraphProto, state: list[Value], sequences: list[Value]
-) -> list[Value]:
-    """Scan along axis 0 of every sequence; outputs stack along axis 0."""
-    length = sequences[0].shape[0]
-    for other in sequences[1:]:
-        b.same(length, other.shape[0], "Scan's inputs differ in length")
-    if isinstance(length, int) and length <= UNROLLED and length > 0:
-        columns: list[list[Value]] = []
-        for position in range(length):
-            items = [_nth(b, sequence, Known.of(position)) for sequence in sequences]
-            results = node.scope.subgraph(body, [*state, *items])
-            state = results[: len(state)]
-            columns.append([layout.unsqueeze(b, item, [0]) for item in results[len(state) :]])
-        return [
-            *state,
-            *(layout.concat(b, list(column), 0) for column in zip(*columns, strict=True)),
-        ]
-
-    def first() -> list[Value]:
-        items = [_nth(b, sequence, b.tensor(Known.of(0))) for sequence in sequences]
-        return node.scope.subgraph(body, [*state, *items])[len(state) :]
-
-    stacks = control.empty_stacks(b, first)
-
-    def step(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
-        items = [_nth(b, sequence, iteration) for sequence in sequences]
-        results = node.scope.subgraph(body, [*current[: len(state)], *items])
-        grown = [
-            control.push(b, stack, item)
-            for stack, item in zip(current[len(state) :], results[len(state) :], strict=True)
-        ]
-        return Known(np.asarray(True), "bool"), [*results[: len(state)], *grown]
-
-    outputs = control.loop(b, Known.of(length), None, [*state, *stacks], step)
-    restated = [b.adopt(b.tensor(v).expr, [length, *v.shape[1:]]) for v in outputs[len(state) :]]
-    return [*outputs[: len(state)], *restated]
-
-
-def _nth(b: Builder, sequence: Value, iteration: Value) -> Value:
-    """The item of a loop's iteration: there are no more of these than items."""
-    return layout.take(b, sequence, Indices.from_program(iteration, sequence.shape[0]), 0)
+def _step_of(node: Node, body: onnx.GraphProto) -> control.Step:
+    return lambda state, items: node.scope.subgraph(body, [*state, *items])
 
 
 def _attribute_item(node: Node, attribute: str, index: int) -> int:
@@ -304,14 +262,14 @@ def scan_batched(b: Builder, node: Node) -> list[Value]:
         b.same(batch, value.shape[0], "Scan's batches differ")
 
     def row(position: Value) -> list[Value]:
-        picked = [_nth(b, value, position) for value in values]
+        picked = [control.nth(b, value, position) for value in values]
         sequences = [
             _reversed(b, v) if _attribute_item(node, "directions", i) else v
             for i, v in enumerate(picked[states:])
         ]
-        return scan_over(b, node, body, picked[:states], sequences)
+        return control.scan(b, picked[:states], sequences, _step_of(node, body))
 
-    if isinstance(batch, int) and 0 < batch <= UNROLLED:
+    if isinstance(batch, int) and 0 < batch <= control.UNROLLED:
         rows = [row(Known.of(position)) for position in range(batch)]
         return [
             layout.concat(b, [layout.unsqueeze(b, item, [0]) for item in column], 0)

@@ -12,6 +12,7 @@ from tvm import relax, tirx
 from compiler.errors import ImportFailed
 from compiler.ir.forks import RANKS
 from compiler.ir.graph.builder import Builder
+from compiler.ir.graph.indices import Indices
 from compiler.ir.graph.values import Known, Tensor, Value
 from compiler.ir.ops.pointwise import broadcast
 from compiler.ir.ops.shape import layout
@@ -21,6 +22,10 @@ from compiler.ir.shapes.extents import Extent
 Branch = Callable[[], Sequence[Value]]
 Body = Callable[[Value, Sequence[Value]], tuple[Value, Sequence[Value]]]
 """Of the iteration number and the state: whether to go on (bool scalar), and the next state."""
+Step = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
+"""Of the state and an item of each sequence: the next state, then an item of each output."""
+UNROLLED = 32
+"""A loop of at most this many iterations, all certain, is unrolled at import."""
 
 
 def decide(b: Builder, condition: Value) -> bool | None:
@@ -291,3 +296,50 @@ def _function(b: Builder, frame: _Frame, body: Body) -> Outlined:
     )
     b.bb.update_func(handle, relax.utils.copy_with_new_vars(function))
     return Outlined(handle, step.captured, step.results)
+
+
+def scan(b: Builder, state: Sequence[Value], sequences: Sequence[Value], step: Step) -> list[Value]:
+    """Run `step` over the first axis of every sequence; gives the last state, then the outputs,
+    whose items stack along a new first axis.
+    """
+    length = sequences[0].shape[0]
+    for other in sequences[1:]:
+        b.same(length, other.shape[0], "the sequences of a scan differ in length")
+    if isinstance(length, int) and 0 < length <= UNROLLED:
+        return _unrolled_scan(b, state, sequences, length, step)
+
+    def first() -> Sequence[Value]:
+        items = [nth(b, sequence, b.tensor(Known.of(0))) for sequence in sequences]
+        return step(state, items)[len(state) :]
+
+    stacks = empty_stacks(b, first)
+
+    def body(iteration: Value, current: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
+        items = [nth(b, sequence, iteration) for sequence in sequences]
+        results = step(current[: len(state)], items)
+        grown = [
+            push(b, stack, item)
+            for stack, item in zip(current[len(state) :], results[len(state) :], strict=True)
+        ]
+        return Known(np.asarray(True), "bool"), [*results[: len(state)], *grown]
+
+    outputs = loop(b, Known.of(length), None, [*state, *stacks], body)
+    restated = [b.adopt(b.tensor(v).expr, [length, *v.shape[1:]]) for v in outputs[len(state) :]]
+    return [*outputs[: len(state)], *restated]
+
+
+def _unrolled_scan(
+    b: Builder, state: Sequence[Value], sequences: Sequence[Value], length: int, step: Step
+) -> list[Value]:
+    count, columns = len(state), []
+    for position in range(length):
+        results = step(state, [nth(b, sequence, Known.of(position)) for sequence in sequences])
+        state = results[:count]
+        columns.append([layout.unsqueeze(b, item, [0]) for item in results[count:]])
+    stacked = [layout.concat(b, list(column), 0) for column in zip(*columns, strict=True)]
+    return [*state, *stacked]
+
+
+def nth(b: Builder, sequence: Value, iteration: Value) -> Value:
+    """The item of a loop's iteration: there are no more of these than items."""
+    return layout.take(b, sequence, Indices.from_program(iteration, sequence.shape[0]), 0)

@@ -173,14 +173,8 @@ def test_operators_are_refused_with_their_reason() -> None:
     assert caught.value.code == "import.unsupported_op"
 
 
-def test_higher_order_operators_are_refused_by_name() -> None:
-    def steps(x: torch.Tensor) -> Any:
-        from torch._higher_order_ops.while_loop import while_loop
-
-        return while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2), (torch.tensor(0), x))
-
-    with pytest.raises(ImportFailed, match="the higher-order operator while_loop"):
-        import_program(export(Function(steps), (torch.ones(2),)))
+def test_a_transform_of_two_axes() -> None:
+    check(lambda x: torch.fft.fftn(x, dim=(1, 2)).real, SEQUENCES, forms=(False,))
 
 
 def test_results_that_only_the_caller_reads() -> None:

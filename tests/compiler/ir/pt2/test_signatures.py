@@ -24,7 +24,7 @@ def test_why_operators_are_refused() -> None:
     assert "random numbers" in str(why_not("aten::rand"))
     assert "random numbers" in str(why_not("aten::uniform_"))
     assert "custom operator" in str(why_not("mine::op"))
-    assert "higher-order operator scan" in str(why_not("higher_order::scan"))
+    assert "higher-order operator strict_mode" in str(why_not("higher_order::strict_mode"))
     assert "of sizes" in str(why_not("python::_operator.methodcaller"))
 
 

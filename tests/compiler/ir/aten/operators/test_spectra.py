@@ -37,6 +37,24 @@ def test_real_transforms() -> None:
     check(of, SIGNAL)
 
 
+def test_complex_transforms() -> None:
+    def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        spectrum = torch.fft.fftn(x)
+        shifted = torch.fft.fft(x, 5, 0, norm="forward")
+        return (
+            spectrum.real,
+            spectrum.imag,
+            torch.fft.ifftn(spectrum, norm="backward").real,
+            torch.view_as_real(torch.fft.fft2(x, (4, -1), norm="ortho")),
+            torch.fft.ifft(shifted, norm="ortho").imag,
+            torch.view_as_real(torch.fft.ifft2(x)),
+            torch.fft.fftn(x, (9,)).real,
+            torch.fft.ifft(spectrum, 7, -2, norm="forward").abs(),
+        )
+
+    check(of, SIGNAL)
+
+
 def test_complex_arithmetic_is_refused() -> None:
     module = trace(lambda x: (torch.fft.rfft(x) * 2).abs(), draw(SIGNAL, 3))
     with pytest.raises(ImportFailed) as caught:
