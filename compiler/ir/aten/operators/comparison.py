@@ -163,8 +163,8 @@ def isclose(b: Builder, node: Node) -> Value:
         x, y = (ew.cast(b, item, "float32") for item in (x, y))
     close = ew.compare(b, x, y, "equal")
     if node.bool("equal_nan", False) and ew.is_float(x.dtype):
-        unordered = [ew.compare(b, item, item, "not_equal") for item in (x, y)]
-        close = _logical(b, close, _logical(b, *unordered, "and"), "or")
+        left, right = (ew.compare(b, item, item, "not_equal") for item in (x, y))
+        close = _logical(b, close, _logical(b, left, right, "and"), "or")
     rtol, atol = node.float("rtol"), node.float("atol")
     if rtol == atol == 0:
         return close

@@ -24,7 +24,7 @@ class Cell(nn.Module):
 
 
 class Until(Cell):
-    """As many steps as the integers add up to."""
+    """Takes as many steps as the integers add up to."""
 
     def forward(self, x: torch.Tensor, counts: torch.Tensor) -> Any:
         return while_loop(
@@ -53,7 +53,7 @@ class Mapped(Cell):
 
 
 class Branches(nn.Module):
-    """A branch within a scan, and a loop whose end import knows."""
+    """Has a branch within a scan, and a loop whose end import knows."""
 
     def forward(self, x: torch.Tensor, state: torch.Tensor) -> Any:
         def step(carry: torch.Tensor, row: torch.Tensor) -> Any:
