@@ -163,7 +163,12 @@ def call(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
 def flat(result: Any) -> list[torch.Tensor]:
     """The tensors and numbers of a result, None left out."""
     leaves = torch.utils._pytree.tree_leaves(result)
-    return [torch.as_tensor(leaf) for leaf in leaves if leaf is not None]
+    return [_as_tensor(leaf) for leaf in leaves if leaf is not None]
+
+
+def _as_tensor(leaf: Any) -> torch.Tensor:
+    """A tensor, or a number as one: floats of Python have 64 bits."""
+    return torch.as_tensor(leaf, dtype=torch.float64 if isinstance(leaf, float) else None)
 
 
 def symbolic_axes(sample: Sample) -> tuple[list[set[int]], tuple[torch.Tensor, ...]] | None:
