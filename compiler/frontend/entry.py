@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.frontend import kv_cache, logits
+from compiler.frontend.limits import within_limits
 from compiler.ir import import_exported, import_model, import_torchscript
 from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScript, open_model
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob
@@ -45,6 +46,7 @@ def imported_from(
         plan.require_plain(request)
         load = import_exported if isinstance(model, LoadedProgram) else import_torchscript
         return load(model.path, request), QuantizationPlan()
+    request = within_limits(model.limits, request)
     proto = multiply_integers(model.proto) if _multiplies_bytes(target) else model.proto
     proto = keep_weights_quantized(proto) if target.device is None else proto
     first = plan_graph(proto, request)

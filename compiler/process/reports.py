@@ -6,6 +6,7 @@ from typing import Any
 
 from compiler import targets
 from compiler.frontend.entry import imported_from, open_for
+from compiler.frontend.limits import within_limits
 from compiler.ir import inspect_exported, inspect_model, inspect_torchscript
 from compiler.ir.files.model_file import LoadedProgram, LoadedScript
 from compiler.isolation.messages import FamiliesJob, InspectJob
@@ -52,4 +53,4 @@ def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str
             return inspect_exported(model.path, request)
         if isinstance(model, LoadedScript):
             return inspect_torchscript(model.path, request)
-        return inspect_model(model.proto, request)
+        return inspect_model(model.proto, within_limits(model.limits, request))

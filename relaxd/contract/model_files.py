@@ -160,9 +160,15 @@ def choose_files(names: Collection[str], find: Find) -> dict[str, Piece]:
     """
     models = sorted(name for name in names if is_onnx(name))
     if not models or model_folder.has_weights(names):
-        index = find(model_folder.INDEX) if model_folder.INDEX in names else None
-        listed = None if index is None else index.read(0, model_folder.MOST_INDEX_BYTES)
-        return {name: _present(name, find) for name in model_folder.choose_files(names, listed)}
+        index, modules = (
+            _content(name, names, find) for name in (model_folder.INDEX, model_folder.MODULES)
+        )
+        chosen = model_folder.choose_files(names, index)
+        files = {name: _present(name, find) for name in chosen}
+        for name in model_folder.module_files(modules) if modules is not None else ():
+            if (piece := find(name)) is not None:
+                files[name] = piece
+        return dict(sorted(files.items()))
     if len(models) > 1:
         raise _refused(
             f"the folder has {len(models)} ONNX models: {', '.join(models[:4])}",
@@ -170,6 +176,13 @@ def choose_files(names: Collection[str], find: Find) -> dict[str, Piece]:
         )
     model = _present(models[0], find)
     return onnx_files(model, find) or {MODEL: model}
+
+
+def _content(name: str, names: Collection[str], find: Find) -> bytes | None:
+    """The content of a list of files, None where there is none."""
+    if name not in names:
+        return None
+    return _present(name, find).read(0, model_folder.MOST_LIST_BYTES)
 
 
 def _present(name: str, find: Find) -> Piece:

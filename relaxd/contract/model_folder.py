@@ -1,6 +1,7 @@
-"""A language model as Hugging Face's libraries save it: which files of a folder are the model."""
+"""A model as Hugging Face's libraries save it: which files of a folder are the model."""
 
 import json
+import re
 from collections.abc import Collection
 from pathlib import Path
 
@@ -9,7 +10,11 @@ from relaxd.errors import DeclarationError
 CONFIG, INDEX, WEIGHTS = "config.json", "model.safetensors.index.json", "model.safetensors"
 TOKENIZER, SETTINGS, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
 GENERATION = "generation_config.json"
-_BESIDE = (TOKENIZER, SETTINGS, TEMPLATE, GENERATION)
+MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
+LENGTHS = "sentence_bert_config.json"
+_BESIDE = (TOKENIZER, SETTINGS, TEMPLATE, GENERATION, MODULES, PROMPTS, LENGTHS)
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
+"""The names of modules' folders, as in `1_Pooling`."""
 _TENSORS, _PICKLES = ".safetensors", (".bin", ".pt", ".pth", ".ckpt")
 _OTHERS = {
     "saved_model.pb": (
@@ -25,7 +30,7 @@ _OTHERS = {
 }
 """Folders of other formats, by a file that they have."""
 _SUFFIXES = (".tar", ".tar.gz", ".tgz")
-MOST_INDEX_BYTES = 4 << 20
+MOST_LIST_BYTES = 4 << 20
 
 
 def has_weights(names: Collection[str]) -> bool:
@@ -40,6 +45,12 @@ def choose_files(names: Collection[str], index: bytes | None) -> list[str]:
     for mark, (what, hint) in _OTHERS.items():
         if mark in names:
             raise _refused(f"the folder is {what}", hint)
+    if CONFIG not in names and MODULES in names:
+        raise _refused(
+            f"the folder has {MODULES}, and no {CONFIG} beside it",
+            "save it again: SentenceTransformer(FOLDER).save_pretrained(NEW) of "
+            "sentence-transformers 3 or later puts the encoder into the folder itself",
+        )
     if CONFIG not in names:
         raise _refused(
             f"the folder has no {CONFIG} and no .onnx file",
@@ -54,6 +65,23 @@ def choose_files(names: Collection[str], index: bytes | None) -> list[str]:
         )
     beside = {CONFIG, *_BESIDE, *([INDEX] if index is not None else [])}
     return sorted(beside & {*names} | weights)
+
+
+def module_files(modules: bytes) -> list[str]:
+    """The files that modules of sentence-transformers may have, sorted; modules: what the file
+    `MODULES` holds. Raises DeclarationError for one that is malformed or leads out of the folder.
+    """
+    try:
+        paths = {entry["path"] for entry in json.loads(modules)}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _refused(f"{MODULES} lists no modules", "fetch the folder again") from error
+    for path in paths - {""}:
+        if not isinstance(path, str) or not _MODULE.fullmatch(path):
+            raise _refused(
+                f"{MODULES} names the folder {str(path)[:60]!r}",
+                "keep modules in folders beside it",
+            )
+    return sorted(f"{path}/{name}" for path in paths - {""} for name in (CONFIG, WEIGHTS))
 
 
 def _shards(index: bytes) -> set[str]:

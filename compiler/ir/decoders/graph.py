@@ -14,9 +14,10 @@ OPSET = 21
 
 
 class Graph:
-    """Nodes and constants, in the order in which they were asked for."""
+    """Nodes and constants, in the order in which they were asked for; name: of the whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "decoder") -> None:
+        self.name = name
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, onnx.TensorProto] = {}
 
@@ -28,7 +29,7 @@ class Graph:
     def constant(self, name: str, array: Array) -> str:
         """The name, under which the first array stays."""
         if name not in self.constants:
-            self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
+            self.constants[name] = numpy_helper.from_array(np.asarray(array, order="C"), name)
         return name
 
     def matmul(self, x: str, matrix: Named, output: str) -> str:
@@ -86,7 +87,7 @@ class Graph:
         self, inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto]
     ) -> onnx.ModelProto:
         """The whole of it."""
-        graph = helper.make_graph(self.nodes, "decoder", inputs, outputs)
+        graph = helper.make_graph(self.nodes, self.name, inputs, outputs)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
         # Constants come last and go one at a time: the model that is copied has none yet, and none

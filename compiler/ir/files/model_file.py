@@ -13,12 +13,13 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from compiler.errors import LoadError, summary
 from compiler.ir.decoders.quantized import Array
 from compiler.ir.decoders.text_files import TextFiles
+from compiler.ir.encoders.design import Limit
 from compiler.ir.files.foreign import refusal_of
 from compiler.ir.files.model_texts import check_texts
 from compiler.ir.files.node_order import sort_nodes
 from compiler.ir.files.torch_archives import is_exported, is_torchscript
 from compiler.ir.folder.archive import Files, is_folder, read_files, release_pages
-from compiler.ir.folder.decoder import decoder_of as decoder_of_folder
+from compiler.ir.folder.model import model_of_folder
 from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
 from compiler.ir.gguf.tokenizer import text_files
@@ -37,13 +38,14 @@ _DIGEST_CHUNK = 1 << 20
 class LoadedModel:
     """proto: the model with its external data in it; digest: over the file and every data file it
     names; file: the ONNX file that holds the same, None where the proto was made of another or of a
-    tar; text: what it states of words and conversations.
+    tar; text: what it states of words and conversations; limits: of its inputs' axes.
     """
 
     proto: onnx.ModelProto
     digest: str
     file: Path | None = None
     text: TextFiles = field(default_factory=TextFiles)
+    limits: tuple[Limit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,14 @@ def _read_gguf(path: Path) -> LoadedModel:
 
 
 def _read_folder(files: Files) -> LoadedModel:
-    """The ONNX model of a folder or a tar, or the decoder that files of Hugging Face's describe;
+    """The ONNX model of a folder or a tar, or the model that files of Hugging Face's describe;
     raises LoadError.
     """
     if CONFIG not in files.arrays:
         return _read_onnx(files)
-    model, text = decoder_of_folder(files)
+    model, text, limits = model_of_folder(files)
     check_texts(model)
-    return LoadedModel(model, files.digest, text=text)
+    return LoadedModel(model, files.digest, text=text, limits=limits)
 
 
 def refuse_torchscript(model: Path, sandbox: Level, unlimited: bool) -> None:

@@ -202,20 +202,6 @@ ARCHITECTURES = {
 }
 
 
-def architecture_of(config: Config) -> Architecture:
-    """Raises LoadError for one that is not known, whatever code comes with it."""
-    names = config.get("architectures", [None])
-    name = names[0] if isinstance(names, list) and names else None
-    architecture = ARCHITECTURES.get(name) if isinstance(name, str) else None
-    if architecture is None:
-        raise unsupported_error(
-            f"folders of the architecture {str(name)[:60]!r}",
-            f"supported are {', '.join(sorted(ARCHITECTURES))}; export others to ONNX, as with "
-            "onnxruntime-genai's builder",
-        )
-    return architecture
-
-
 def design_of(config: Config, architecture: Architecture) -> Design:
     """The decoder; raises LoadError where the settings contradict themselves."""
     count, width, heads = (

@@ -4,21 +4,19 @@ import onnx
 
 from compiler.ir.decoders.model import decoder_model
 from compiler.ir.decoders.text_files import TextFiles
-from compiler.ir.folder.architectures import architecture_of, design_of
+from compiler.ir.folder.architectures import Architecture, design_of
 from compiler.ir.folder.archive import Files
-from compiler.ir.folder.config import Config, document, unusable
+from compiler.ir.folder.config import Config, unusable
 from compiler.ir.folder.packing import packing_of
+from compiler.ir.folder.tensors import tensors_of
 from compiler.ir.folder.texts import text_files
-from compiler.ir.folder.weights import FolderWeights, tensors_of
-from relaxd.contract.model_folder import CONFIG
+from compiler.ir.folder.weights import FolderWeights
 
 
-def decoder_of(files: Files) -> tuple[onnx.ModelProto, TextFiles]:
-    """The model, and what serving takes beside it; raises LoadError for a folder that describes
-    another.
-    """
-    config = Config(document(CONFIG, files.arrays[CONFIG]))
-    architecture = architecture_of(config)
+def decoder_of(
+    files: Files, config: Config, architecture: Architecture
+) -> tuple[onnx.ModelProto, TextFiles]:
+    """The model, and what serving takes beside it; raises LoadError."""
     design = design_of(config, architecture)
     packing = packing_of(config)
     tensors = tensors_of(

@@ -1,33 +1,18 @@
 """The tensors of a decoder in a folder's files of safetensors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
-from compiler.errors import LoadError
 from compiler.ir.decoders.design import Design, Named, Part
 from compiler.ir.decoders.joint import find_rows
-from compiler.ir.decoders.quantized import Array
 from compiler.ir.folder.architectures import Architecture
-from compiler.ir.folder.config import unusable
-from compiler.ir.folder.floats import as_float32
 from compiler.ir.folder.packing import Packing
-from compiler.ir.folder.safetensors import Stored, read_safetensors
+from compiler.ir.folder.safetensors import Stored
+from compiler.ir.folder.tensors import Tensors
 
 _UNREAD = (".rotary_emb.inv_freq", ".self_attn.masked_bias")
 """Ends of names of what older files hold beside weights, and what follows from the settings."""
-
-
-def tensors_of(files: Iterable[tuple[str, Array]]) -> dict[str, Stored]:
-    """The tensors of all files by name; raises LoadError for a name that two files have."""
-    tensors: dict[str, Stored] = {}
-    for name, data in files:
-        own = read_safetensors(name, data)
-        twice = tensors.keys() & own.keys()
-        if twice:
-            raise unusable(f"two files have the tensor {min(twice)!r}")
-        tensors |= own
-    return tensors
 
 
 class FolderWeights:
@@ -42,9 +27,8 @@ class FolderWeights:
         packing: Packing | None = None,
     ) -> None:
         self._packing = packing
-        self._tensors, self._architecture, self._tied = tensors, architecture, tied
+        self._tensors, self._architecture, self._tied = Tensors(tensors), architecture, tied
         self._design = design
-        self._read: set[str] = set()
 
     def matrix(self, part: Part, layer: int | None, rows: int, depth: int) -> Named:
         """See Weights."""
@@ -53,9 +37,9 @@ class FolderWeights:
         module, first, total = self._rows_in(part, layer, rows)
         name = self._called(module, part, total, rows)
         if self._packing is not None and f"{module}.qweight" in self._tensors:
-            quantized = self._packing.read(module, (total, depth), self._take)
+            quantized = self._packing.read(module, (total, depth), self._tensors.take)
             return Named(name, quantized.part(first, rows))
-        floats = self._floats(f"{module}.weight", (total, depth))
+        floats = self._tensors.floats(f"{module}.weight", (total, depth))
         return Named(name, floats[first : first + rows])
 
     def bias(self, part: Part, layer: int | None, size: int) -> Named | None:
@@ -63,7 +47,7 @@ class FolderWeights:
         module, first, total = self._rows_in(part, layer, size)
         if f"{module}.bias" not in self._tensors:
             return None
-        values = self._floats(f"{module}.bias", (total,))[first : first + size]
+        values = self._tensors.floats(f"{module}.bias", (total,))[first : first + size]
         if not values.any():
             return None
         return Named(f"{self._called(module, part, total, size)}.bias", values)
@@ -73,25 +57,12 @@ class FolderWeights:
         if part not in self._architecture.names:
             return None
         module = self._architecture.names[part].format(layer)
-        values = self._floats(f"{module}.weight", (size,))
+        values = self._tensors.floats(f"{module}.weight", (size,))
         return Named(module, values + np.float32(1) if self._architecture.plus_one else values)
 
     def require_all_read(self) -> None:
         """Raises LoadError where tensors are left that belong to something else."""
-        ignored = {"lm_head.weight"} if self._tied else set()
-        left = sorted(
-            name
-            for name in self._tensors.keys() - self._read - ignored
-            if not name.endswith(_UNREAD)
-        )
-        if left:
-            raise LoadError(
-                f"the folder has {len(left)} tensors that its architecture does not, "
-                f"such as {left[0][:100]!r}",
-                reason="folder_architecture",
-                field="model",
-                hint="merge adapters into the model, and save it with save_pretrained",
-            )
+        self._tensors.require_all_read(["lm_head.weight"] if self._tied else [], _UNREAD)
 
     def _rows_in(self, part: Part, layer: int | None, rows: int) -> tuple[str, int, int]:
         """The module that holds a part, its first row in it, and the rows of all."""
@@ -100,16 +71,3 @@ class FolderWeights:
 
     def _called(self, module: str, part: Part, total: int, rows: int) -> str:
         return module if total == rows else f"{module}.{part}"
-
-    def _floats(self, name: str, shape: tuple[int, ...]) -> Array:
-        """float32."""
-        return as_float32(name, self._take(name, shape))
-
-    def _take(self, name: str, shape: tuple[int, ...]) -> Stored:
-        """A tensor, which counts as read."""
-        stored = self._tensors.get(name)
-        if stored is None or stored.shape != shape:
-            other = "" if stored is None else f" of the shape {list(shape)}"
-            raise unusable(f"the folder has no tensor {name!r}{other}")
-        self._read.add(name)
-        return stored

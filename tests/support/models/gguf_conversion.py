@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from compiler.ir.folder.floats import as_float32
-from compiler.ir.folder.weights import tensors_of
+from compiler.ir.folder.tensors import tensors_of
 from tests.support.models import gguf_files
 
 KINDS = {

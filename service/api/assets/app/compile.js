@@ -63,7 +63,8 @@ function gather(chosen) {
   const samples = chosen.find(({ path }) => /\.npz$/i.test(path))?.file ?? null;
   const files = chosen.filter(({ file }) => file !== samples);
   const model = files.find(({ path }) => /\.onnx$/i.test(path));
-  const folder = files.find(({ path }) => path.endsWith("/config.json"))?.path.split("/").at(-2);
+  const configs = files.map(({ path }) => path.split("/")).filter((parts) => parts.at(-1) === "config.json");
+  const folder = configs.sort((one, two) => one.length - two.length)[0]?.at(-2);
   const size = files.reduce((sum, { file }) => sum + file.size, 0);
   return { name: model?.file.name || folder || files[0]?.file.name, size, files, samples };
 }

@@ -1,0 +1,1 @@
+"""Encoders of text as ONNX models, whatever format describes them."""

@@ -1,0 +1,1 @@
+"""Encoders in folders of Hugging Face's libraries and of sentence-transformers."""
