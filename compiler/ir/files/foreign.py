@@ -24,6 +24,10 @@ _PICKLE = (
     "a pickle, which runs code when it is loaded",
     "where you trust it, " + _EXPORT + "; for scikit-learn skl2onnx.to_onnx(model, inputs)",
 )
+_NUMPY = (
+    "arrays of numpy, weights without the model",
+    "put them into the module that they belong to, and " + _EXPORT,
+)
 _STARTS: tuple[tuple[int, bytes, tuple[str, str]], ...] = (
     (
         4,
@@ -54,6 +58,8 @@ _STARTS: tuple[tuple[int, bytes, tuple[str, str]], ...] = (
         for magic in (b"lmgg", b"fmgg", b"tjgg", b"algg")
     ),
     *((0, bytes((0x80, protocol)), _PICKLE) for protocol in range(2, 6)),
+    *((0, start, _PICKLE) for start in (b"(dp", b"(lp", b"ccopy_reg\n", b"c__builtin__\n")),
+    (0, b"\x93NUMPY", _NUMPY),
     (
         0,
         b"version https://git-lfs",
@@ -92,14 +98,28 @@ def refusal_of(data: bytes) -> LoadError:
     return LoadError(f"the file is {what}", reason="not_onnx", field="model", hint=hint)
 
 
-def _format_of(data: bytes) -> tuple[str, str] | None:
+def is_foreign(data: bytes) -> bool:
+    """True for a file that begins as another format does."""
+    return _by_start(data) is not None
+
+
+def _by_start(data: bytes) -> tuple[str, str] | None:
     for offset, magic, known in _STARTS:
         if data.startswith(magic, offset):
             return known
+    return None
+
+
+def _format_of(data: bytes) -> tuple[str, str] | None:
+    if (known := _by_start(data)) is not None:
+        return known
     if _is_safetensors(data):
         return _SAFETENSORS
-    if "model.weights.h5" in _names_in(data):
+    names = _names_in(data)
+    if "model.weights.h5" in names:
         return "Keras's own format", _KERAS
+    if names and all(name.endswith(".npy") for name in names):
+        return _NUMPY
     return _CORE_ML if _is_core_ml(data) else None
 
 

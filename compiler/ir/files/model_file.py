@@ -14,7 +14,7 @@ from compiler.errors import LoadError, summary
 from compiler.ir.decoders.quantized import Array
 from compiler.ir.decoders.text_files import TextFiles
 from compiler.ir.encoders.design import Limit
-from compiler.ir.files.foreign import refusal_of
+from compiler.ir.files.foreign import is_foreign, refusal_of
 from compiler.ir.files.model_texts import check_texts
 from compiler.ir.files.node_order import sort_nodes
 from compiler.ir.files.torch_archives import is_exported, is_torchscript
@@ -159,7 +159,7 @@ def _parse(data: bytes) -> onnx.ModelProto:
     try:
         model.ParseFromString(data)
     except DecodeError as error:
-        if _is_cut_short(data):
+        if not is_foreign(data) and _is_cut_short(data):
             raise LoadError(
                 f"the model is truncated: it ends inside a field, after {len(data)} bytes",
                 reason="truncated",

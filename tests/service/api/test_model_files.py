@@ -165,3 +165,42 @@ def test_a_manifest_gives_no_access_to_the_files_of_others(tmp_path: Path) -> No
         assert bob.get(f"/v2/b/models/blobs/{digest_of(MODEL)}").status_code == 404
         ours = send(bob, FILES, wait=20).json()
         assert (ours["state"], ours["model"]) == ("succeeded", theirs["model"])
+
+
+SENTENCES = {
+    "config.json": b"{}",
+    "model.safetensors": b"1" * 3000,
+    "modules.json": b'[{"path": ""}, {"path": "1_Pooling"}, {"path": "2_Normalize"}]',
+    "1_Pooling/config.json": b"{}",
+    "1_Pooling/notes.txt": b"not the model's",
+    "onnx/model.onnx": b"an export beside it",
+}
+
+
+def test_a_folder_of_sentence_transformers_goes_with_its_modules(api: Live, tmp_path: Path) -> None:
+    folder = write(tmp_path / "m", SENTENCES)
+    tar = pack(tmp_path / "m.tar", SENTENCES, "any/").read_bytes()
+    with Client(api.url) as client:
+        jobs = [
+            send(api.http, SENTENCES).json(),
+            send(api.http, {f"m/{name}": data for name, data in SENTENCES.items()}).json(),
+            send(api.http, {"m.tar": tar}).json(),
+            client.compile(folder).document,
+        ]
+    assert {job["model"] for job in jobs} == {digest_at(folder)}
+    files = files_of_model(api.services.store.blobs, jobs[0]["model"])
+    assert files is not None
+    assert sorted(files) == [
+        "1_Pooling/config.json",
+        "config.json",
+        "model.safetensors",
+        "modules.json",
+    ]
+
+
+@pytest.mark.parametrize("path", ["..", "../m", "/etc", "a/b", "."])
+def test_modules_lie_in_the_folder(api: Live, path: str) -> None:
+    modules = f'[{{"path": "{path}"}}]'.encode()
+    answer = send(api.http, {**SENTENCES, "modules.json": modules})
+    assert (answer.status_code, answer.json()["field"]) == (422, "model"), answer.text
+    assert "modules.json names the folder" in answer.json()["detail"]

@@ -7,6 +7,7 @@ import struct
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from compiler.errors import LoadError
@@ -24,6 +25,18 @@ def keras() -> bytes:
         for name in ("metadata.json", "config.json", "model.weights.h5"):
             archive.writestr(name, "{}")
     return packed.getvalue()
+
+
+def array() -> bytes:
+    stored = io.BytesIO()
+    np.save(stored, np.ones(3))
+    return stored.getvalue()
+
+
+def arrays() -> bytes:
+    stored = io.BytesIO()
+    np.savez(stored, w=np.ones(3))
+    return stored.getvalue()
 
 
 def core_ml(kind: int) -> bytes:
@@ -47,6 +60,9 @@ def core_ml(kind: int) -> bytes:
         (b"tjgg" + bytes(64), "GGML", "GGUF"),
         (pickle.dumps([1], 2), "a pickle", "skl2onnx"),
         (pickle.dumps({"w": 1.0}, 5), "a pickle", "torch.onnx.export"),
+        (pickle.dumps({"w": 1.0}, 0), "a pickle", "skl2onnx"),
+        (array(), "arrays of numpy", "torch.onnx.export"),
+        (arrays(), "arrays of numpy", "torch.onnx.export"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "Git LFS", "git lfs pull"),
         (b"<!DOCTYPE html><html></html>", "a web page", "download"),
     ],
