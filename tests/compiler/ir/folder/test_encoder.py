@@ -171,7 +171,9 @@ def test_lengths_end_where_positions_do(encoders: Path) -> None:
     "name", ["bert", "roberta_classes", "xlm_roberta", "distilbert", "mpnet", "modernbert"]
 )
 def test_the_library_is_the_encoder(encoders: Path, tmp_path: Path, name: str) -> None:
-    manifest = build(tmp_path / "out", encoders / name, options=CompileOptions(profile=False))
+    manifest = build(
+        tmp_path / "out", encoders / name, dims={}, options=CompileOptions(profile=False)
+    )
     assert manifest.action_key["parts"]["model"] == open_model(encoders / name).digest
     assert report(tmp_path / "out", "numerics.json")["verdict"] == "passed"
     library = relaxd.load(tmp_path / "out", threads=1)
