@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import relaxd
 from compiler.errors import LoadError
 from compiler.ir.files.model_file import open_model
+from relaxd.contract.options import CompileOptions
+from tests.compiler.building import build, report
 from tests.compiler.ir.folder.decoding import open_onnx
 from tests.compiler.ir.onnx.running import session_of
 from tests.support.models import encoder_folders as em
@@ -204,3 +207,18 @@ def test_a_dense_module_without_its_weights_is_refused(bert: Path, tmp_path: Pat
     (folder / "2_Dense" / "model.safetensors").unlink()
     with pytest.raises(LoadError, match=r"no 2_Dense/model\.safetensors"):
         open_model(folder)
+
+
+@pytest.mark.slow
+def test_the_library_embeds_sentences(bert: Path, tmp_path: Path) -> None:
+    folder = write_sentences(bert, tmp_path / "s", {"pooling_mode": "mean"}, "Normalize")
+    prompts = {"prompts": {"query": "find: "}, "default_prompt_name": None}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    build(tmp_path / "out", folder, dims={}, options=CompileOptions(profile=False))
+    assert report(tmp_path / "out", "config_sentence_transformers.json") == prompts
+    library = relaxd.load(tmp_path / "out", threads=1)
+    for size in em.SIZES:
+        inputs, want = em.load(bert, "bert", size)
+        x = mean(want["last_hidden_state"], inputs["attention_mask"])
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        assert np.abs(library.run(inputs)["sentence_embedding"] - x).max() < 1e-5
