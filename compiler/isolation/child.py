@@ -223,7 +223,7 @@ class _Child:
             family = self._family()
             if len(family) > limits.processes:
                 raise _too_many_processes(len(family), limits.processes, self._stage)
-            self._check_memory(self.meter.sample(family, self._stage))
+            self._check_memory(family, self.meter.sample(family, self._stage))
             if time.monotonic() > measured + _DISK_SECONDS:
                 self._check_disk(family)
                 measured = time.monotonic()
@@ -284,9 +284,9 @@ class _Child:
         except psutil.NoSuchProcess:
             return []
 
-    def _check_memory(self, resident: int) -> None:
+    def _check_memory(self, family: list[psutil.Process], resident: int) -> None:
         limit = self._limits.memory_bytes
-        if resident > limit:
+        if resident > limit and (resident := self.meter.count_shared_once(family)) > limit:
             raise _out_of_memory(resident, limit, self._stage)
 
     def _check_disk(self, family: Sequence[psutil.Process]) -> None:

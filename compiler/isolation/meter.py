@@ -36,6 +36,19 @@ class Meter:
         self._stages[stage] = usage.add(used, resident * seconds, seconds)
         return resident
 
+    def count_shared_once(self, family: Sequence[psutil.Process]) -> int:
+        """The bytes resident now, those that several processes share counted once; takes the kernel
+        a walk over all pages. A process that has just been forked shares all of its parent's.
+        """
+        resident = 0
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                try:
+                    resident += process.memory_full_info().pss
+                except psutil.AccessDenied:
+                    resident += process.memory_info().rss
+        return resident
+
     def settle(self, cpu_seconds: float | None, stage: Stage) -> None:
         """Count for the stage what samples missed of all that the family used, which has ended;
         None where that is not known.

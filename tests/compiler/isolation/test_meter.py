@@ -70,3 +70,29 @@ def test_what_samples_missed_counts_for_the_last_stage() -> None:
     meter.settle(None, Stage.CODEGEN)
     assert [stage.stage for stage in meter.stages()] == [Stage.LOAD, Stage.PASS]
     assert meter.stages()[1].cpu_seconds == pytest.approx(2.0)
+
+
+FORKED = """
+import os, sys
+block = bytearray(b"1" * (128 << 20))
+if os.fork() == 0:
+    sys.stdin.readline()
+    os._exit(0)
+print("forked", flush=True); sys.stdin.readline(); os.wait()
+"""
+
+
+def test_pages_that_a_fork_shares_count_once() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKED], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdout.readline()
+        root = psutil.Process(process.pid)
+        family, meter = [root, *root.children()], Meter()
+        assert len(family) == 2
+        assert meter.sample(family, Stage.LOAD) > 256 << 20
+        assert 128 << 20 < meter.count_shared_once(family) < 192 << 20
+        process.stdin.write(b"\n\n")
+        process.stdin.close()
