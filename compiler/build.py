@@ -6,6 +6,7 @@ trusted models.
 """
 
 import dataclasses
+import shutil
 import tempfile
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from compiler.frontend.entry import imported_from, open_for
 from compiler.host.machine import cannot_run
 from compiler.host.runners import runner_of
 from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScript
+from compiler.ir.tflite.file import is_tflite
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, Progress
@@ -40,6 +42,7 @@ from compiler.verify.inputs.distributions import Distribution
 from compiler.verify.inputs.inputs import Signature, Trials, prepare
 from compiler.verify.inputs.samples import to_npz
 from compiler.verify.reference import onnx as reference
+from compiler.verify.reference import tflite
 from relaxd.contract.bundle import kernels, profile
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.bundle.numerics import FILENAME as NUMERICS
@@ -310,6 +313,8 @@ def reference_of(this: Build, model: LoadedModel | LoadedScript) -> sides.Refere
         return sides.Reference(model.path, consts, asked)
     path = model.file or reference.save_model(model.proto, this.scratch)
     prepared = reference.prepare(model.proto, path, this.request, this.scratch)
+    if is_tflite(Path(this.job.model)) and prepared.path == path and tflite.serves(model.proto):
+        shutil.copyfile(this.job.model, tflite.beside(path))
     engines = reference.engines_of(model.proto)
     return sides.Reference(prepared.path, consts, engines, draws=prepared.draws)
 
@@ -435,6 +440,8 @@ def _verify(
     )
     if signature.quantized and original.engines == reference.ONNX:
         original = dataclasses.replace(original, engines=reference.QUANTIZED)
+    if tflite.beside(original.model).is_file():
+        original = dataclasses.replace(original, engines=(reference.TFLITE, *original.engines))
     budget = _VERIFY if runner is sides.NATIVE else _EMULATED_VERIFY
     kv_caches = compiled.signature.in_place
     original, parts = references_of(original, compiled.quantization, kv_caches, this.scratch)

@@ -77,3 +77,11 @@ def inspect_exported(source: Path, request: CompileRequest) -> dict[str, Any]:
     from compiler.ir.pt2.program import read_program
 
     return inspect(read_program(source), declare_exported(source, request))
+
+
+def inspect_tflite(source: Path, request: CompileRequest) -> dict[str, Any]:
+    """Describe a TFLite file operator by operator (see compiler.ir.onnx.tflite_inspection)."""
+    from compiler.ir.onnx.tflite_inspection import inspect
+    from compiler.ir.tflite.file import read_tflite
+
+    return inspect(read_tflite(source), request)

@@ -2,13 +2,15 @@
 in this very process, as `compiler.build`.
 """
 
+from pathlib import Path
 from typing import Any
 
 from compiler import targets
 from compiler.frontend.entry import imported_from, open_for
 from compiler.frontend.limits import within_limits
-from compiler.ir import inspect_exported, inspect_model, inspect_torchscript
+from compiler.ir import inspect_exported, inspect_model, inspect_tflite, inspect_torchscript
 from compiler.ir.files.model_file import LoadedProgram, LoadedScript
+from compiler.ir.tflite.file import is_tflite
 from compiler.isolation.messages import FamiliesJob, InspectJob
 from compiler.isolation.stages import OnEvent, enter
 from relaxd.contract.request import CompileRequest
@@ -47,6 +49,8 @@ def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str
     """Reports what an import finds, without compiling; raises CompileError."""
     with enter(Stage.LOAD, on_event):
         request = CompileRequest.from_json(job.request)
+        if is_tflite(path := Path(job.model)):
+            return inspect_tflite(path, request)
         model = open_for(job, request)
     with enter(Stage.IMPORT, on_event):
         if isinstance(model, LoadedProgram):

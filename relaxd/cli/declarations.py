@@ -20,8 +20,8 @@ PANEL = "Declarations"
 ModelPath = Annotated[
     Path,
     typer.Argument(
-        help="An ONNX file, beside which its data is found, a .pt2, TorchScript or GGUF file, or "
-        "a folder (or a tar) of an ONNX model or of Hugging Face's.",
+        help="An ONNX file, beside which its data is found, a .pt2, TorchScript, TFLite or GGUF "
+        "file, or a folder (or a tar) of an ONNX model or of Hugging Face's.",
         show_default=False,
     ),
 ]

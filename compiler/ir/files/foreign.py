@@ -29,15 +29,7 @@ _NUMPY = (
     "put them into the module that they belong to, and " + _EXPORT,
 )
 _STARTS: tuple[tuple[int, bytes, tuple[str, str]], ...] = (
-    (
-        4,
-        b"TFL3",
-        (
-            "TFLite",
-            "convert it: pip install tf2onnx tensorflow, then python -m tf2onnx.convert "
-            "--tflite model.tflite --output model.onnx --opset 17",
-        ),
-    ),
+    (4, b"TFL3", ("TFLite beside other files", "give the .tflite file by itself")),
     (4, b"ORTM", ("ONNX Runtime's own format", "give the .onnx file that it was made from")),
     (4, b"ET12", ("ExecuTorch", "give the .pt2 file that it was made from")),
     (

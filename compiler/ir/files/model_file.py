@@ -23,6 +23,8 @@ from compiler.ir.folder.model import model_of_folder
 from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
 from compiler.ir.gguf.tokenizer import text_files
+from compiler.ir.tflite.file import is_tflite, read_tflite
+from compiler.ir.tflite.model import model_of
 from compiler.isolation.level import Level
 from relaxd.contract.external_data import read_varint
 from relaxd.contract.model_files import MODEL, checked_name
@@ -66,6 +68,8 @@ def open_model(path: Path) -> LoadedModel | LoadedScript:
     """The model in the file or folder, whichever its format; raises LoadError."""
     if is_folder(path):
         return _read_folder(read_files(path))
+    if is_tflite(path):
+        return _read_tflite(path)
     exported = is_exported(path)
     if not (exported or is_torchscript(path)):
         return _read_gguf(path) if is_gguf(path) else read_model(path)
@@ -89,6 +93,13 @@ def _read_gguf(path: Path) -> LoadedModel:
     return LoadedModel(model, digest, text=text_files(file))
 
 
+def _read_tflite(path: Path) -> LoadedModel:
+    """The ONNX model that a TFLite file describes; raises LoadError, ImportFailed."""
+    model = model_of(read_tflite(path))
+    digest = f"sha256:{_digest_of(path).hex()}"
+    return LoadedModel(model, digest)
+
+
 def _read_folder(files: Files) -> LoadedModel:
     """The ONNX model of a folder or a tar, or the model that files of Hugging Face's describe;
     raises LoadError.
@@ -104,8 +115,7 @@ def refuse_torchscript(model: Path, sandbox: Level, unlimited: bool) -> None:
     """Raise LoadError for a TorchScript model: loading one runs code of it, which could read and
     write any file here, or where it is not limited start any number of processes.
     """
-    loaded = open_model(model)
-    if not isinstance(loaded, LoadedScript) or isinstance(loaded, LoadedProgram):
+    if is_folder(model) or is_exported(model) or not is_torchscript(model):
         return
     lacking = "the files of others" if not sandbox.isolates_files else "starting many processes"
     where = "where the kernel has Landlock or user namespaces are allowed"

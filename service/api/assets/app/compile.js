@@ -117,7 +117,7 @@ function Drop({ file, report, sent, onFile }) {
         <span class="end">${sent === null ? html`<span class="button small">Another model</span>` : html`<${Sending} sent=${sent} known=${Boolean(report)} />`}</span>`
       : html`<span class="glyph mono" aria-hidden="true">[<i>n</i>, <i>seq</i>, 768]</span>
         <span class="title">Drop a model here</span>
-        <span class="soft">or <u>choose files</u>: ONNX with its data beside it, .pt2, TorchScript, GGUF, a Hugging Face folder, or a tar. It stays on your service.</span>`}
+        <span class="soft">or <u>choose files</u>: ONNX with its data beside it, .pt2, TorchScript, TFLite, GGUF, a Hugging Face folder, or a tar. It stays on your service.</span>`}
   </label>
   ${!file && html`<label class="folder soft"><u>Choose a folder</u><input type="file" webkitdirectory class="unseen" onChange=${pick} /></label>`}`;
 }

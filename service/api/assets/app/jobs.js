@@ -73,7 +73,7 @@ function Nothing({ filter, who }) {
   if (filter.state || filter.text) return html`<div class="card empty"><h2>No job fits</h2><p>Choose another state, or search for another name.</p></div>`;
   return html`<div class="card empty">
     <h2>No jobs yet</h2>
-    <p>Drop a model (ONNX, .pt2, TorchScript, GGUF, or a tar of a Hugging Face folder) and get one library per target, for every size of its dims.</p>
+    <p>Drop a model (ONNX, .pt2, TorchScript, TFLite, GGUF, or a tar of a Hugging Face folder) and get one library per target, for every size of its dims.</p>
     ${may(who, "submit") && html`<a class="button main" href="./#/compile">Compile a model</a>`}
   </div>`;
 }

@@ -48,7 +48,6 @@ def core_ml(kind: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "what", "way"),
     [
-        (b"\x1c\0\0\0TFL3" + bytes(64), "TFLite", "tf2onnx.convert --tflite model.tflite"),
         (b"\x1c\0\0\0ORTM" + bytes(64), "ONNX Runtime's own", "the .onnx file that it was made"),
         (b"\x1c\0\0\0ET12" + bytes(64), "ExecuTorch", ".pt2"),
         (safetensors(), "safetensors, weights without", "config.json"),

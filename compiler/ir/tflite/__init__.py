@@ -1,0 +1,3 @@
+"""TFLite files to ONNX models that compute the same, to the bit of its reference kernels in
+integers.
+"""
