@@ -146,6 +146,10 @@ class LocalStore(VerifyingReader):
         tried = call_many(lambda digest: self.discard(digest, before), digests)
         return {digest for digest, gone in tried if gone}
 
+    def presign(self, digest: str, seconds: float) -> str | None:
+        """Implement BlobStore.presign: a folder has no URLs."""
+        return None
+
     def last_touch(self, digest: str) -> float | None:
         """Implement BlobStore.last_touch."""
         try:

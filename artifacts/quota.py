@@ -78,6 +78,10 @@ class LimitedStore:
         """Implement BlobStore.discard_many."""
         return self.inner.discard_many(digests, before)
 
+    def presign(self, digest: str, seconds: float) -> str | None:
+        """Implement BlobStore.presign."""
+        return self.inner.presign(digest, seconds)
+
     def last_touch(self, digest: str) -> float | None:
         """Implement BlobStore.last_touch."""
         return self.inner.last_touch(digest)

@@ -20,11 +20,12 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import IO, Any
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
-from obstore.store import from_url
+from obstore.store import MemoryStore, from_url
 
 from artifacts.errors import BlobNotFound, DigestMismatch, StorageFailed
 from artifacts.parallel import call_many
@@ -210,6 +211,14 @@ class ObjectStore(VerifyingReader):
         """When the blob was put and touched, by the paths of the objects that say so."""
         times = {path: self._modified(path) for path in (_path(digest), _touched(digest))}
         return {path: modified for path, modified in times.items() if modified is not None}
+
+    def presign(self, digest: str, seconds: float) -> str | None:
+        """Implement BlobStore.presign."""
+        if isinstance(self._store, MemoryStore):
+            return None
+        with _translated(f"cannot sign a URL of {digest}"):
+            path, lifetime = _path(digest), timedelta(seconds=seconds)
+            return str(obstore.sign(self._store, "GET", path, lifetime))
 
     def last_touch(self, digest: str) -> float | None:
         """Implement BlobStore.last_touch."""

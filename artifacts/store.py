@@ -76,6 +76,11 @@ class BlobStore(Protocol):
         proved sound.
         """
 
+    def presign(self, digest: str, seconds: float) -> str | None:
+        """A URL by which whoever has it reads the blob for so many seconds, its content unchecked;
+        None where the store has no such URLs. Whether the blob is there is not looked up.
+        """
+
     def touch(self, digest: str) -> bool:
         """Do what `has` does, for a caller that is about to refer to the blob: a blob that is there
         stays for the grace period of collections. Raises StorageFailed where it is being removed.

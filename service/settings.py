@@ -78,6 +78,11 @@ class Settings(BaseSettings):
     """
     max_model_bytes: int = Field(default=4 << 30, gt=0)
     """The largest upload."""
+    redirect_mb: int = Field(default=0, ge=0)
+    """Blobs of so many MiB and more are downloaded from the object store itself: after the check
+    whether the tenant may read the blob, the answer is a redirect to a URL that is good for a
+    minute. 0 for none.
+    """
     max_uploads: int = Field(default=256, gt=0)
     """Uploads under `/v2/` that a tenant may have under way at a time."""
     upload_s: float = Field(default=3600, ge=60)
@@ -169,6 +174,11 @@ class Settings(BaseSettings):
     def grace_s(self) -> float:
         """`gc_grace_s`, or more where a build may take longer."""
         return max(self.gc_grace_s, 2 * self.job_timeout_s)
+
+    @property
+    def redirect_bytes(self) -> int | None:
+        """`redirect_mb` in bytes, None for no redirects."""
+        return self.redirect_mb << 20 or None
 
     @property
     def reserve_bytes(self) -> int:

@@ -110,6 +110,10 @@ class Stub:
     def __init__(self, request_s: float) -> None:
         self._request_s = request_s
 
+    def presign(self, digest: str, seconds: float) -> str | None:
+        """See BlobStore.presign."""
+        return None
+
     def last_touch(self, digest: str) -> float:
         """A request for the blob, and one for its last touch."""
         time.sleep(2 * self._request_s)

@@ -5,7 +5,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -38,13 +38,18 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+def _is_blob(url: httpx.URL) -> bool:
+    """True for a blob of a registry, whose content its digest proves, wherever it comes from."""
+    return url.path.startswith("/v2/") and url.path.rpartition("/")[0].endswith("/blobs")
+
+
 class Transport:
     """A service at `url`; `timeout` is in seconds, for connecting and between two chunks of an
     answer.
 
     The token, and the credentials of `auth`, are sent to that scheme, host and port only, whatever
-    an answer names. Redirects of a registry, which has `auth`, are followed for GET and HEAD,
-    MOST_REDIRECTS at a time, and never from https to http; those of a service are not.
+    an answer names. Redirects of a registry, which has `auth`, are followed for GET and HEAD, those
+    of a service for blobs alone; MOST_REDIRECTS at a time, and never from https to http.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class Transport:
         self._signs_in = bool(token)
         self._namespace: str | None = None
         self.timeout = timeout
+        self._is_plain = not (url.startswith("https") or auth)
         headers = {"User-Agent": "relaxd"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -68,7 +74,7 @@ class Transport:
                 base_url=self.url,
                 headers=headers,
                 timeout=timeout,
-                verify=_certificates() if url.startswith("https") or auth else _NO_CERTIFICATES,
+                verify=_NO_CERTIFICATES if self._is_plain else _certificates(),
             )
             if self._http.base_url.scheme not in ("http", "https"):
                 raise httpx.InvalidURL("not http")
@@ -100,6 +106,8 @@ class Transport:
     def close(self) -> None:
         """Drop the connections."""
         self._http.close()
+        if "_secure" in vars(self):
+            self._secure.close()
 
     def request(
         self,
@@ -160,10 +168,11 @@ class Transport:
             request = self._http.build_request(method, path, **options)
         except httpx.InvalidURL as error:
             raise self._odd(f"it names the URL {path[:200]!r}") from error
+        follows = self._auth is not None or _is_blob(request.url)
         for _ in range(MOST_REDIRECTS + 1):
             response = self._send_bound(request)
             following = response.next_request
-            if self._auth is None or following is None or method not in ("GET", "HEAD"):
+            if not follows or following is None or method not in ("GET", "HEAD"):
                 return response
             response.close()
             if following.url.scheme not in ("https", request.url.scheme):
@@ -190,7 +199,14 @@ class Transport:
         return self._send(request)
 
     def _send(self, request: httpx.Request) -> httpx.Response:
-        return self._http.send(request, stream=True, auth=None, follow_redirects=False)
+        leaves = self._is_plain and request.url.scheme == "https"
+        http = self._secure if leaves else self._http
+        return http.send(request, stream=True, auth=None, follow_redirects=False)
+
+    @cached_property
+    def _secure(self) -> httpx.Client:
+        """The client for https where the service itself speaks plain HTTP."""
+        return httpx.Client(timeout=self.timeout, verify=_certificates())
 
     def _ask_realm(self, request: httpx.Request) -> bytes:
         answer = self._read(self._send(request))

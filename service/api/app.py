@@ -67,7 +67,10 @@ def create_app(services: Services) -> FastAPI:
     app.state.watch = Watch(services.jobs.of(None))
     app.state.board = Board(services.jobs.of)
     app.state.registry = CollectorRegistry()
-    artifacts = oci.router(lambda request: jobs_of(request).store, _sessions(services))
+    redirect_from = services.settings.redirect_bytes
+    artifacts = oci.router(
+        lambda request: jobs_of(request).store, _sessions(services), redirect_from
+    )
     access = (sign_in, tenancy, webhooks, audit, usage, health)
     own = (jobs, overview, models, registry, storage, *access)
     for router in (*(module.router for module in own), artifacts):

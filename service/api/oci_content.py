@@ -11,6 +11,10 @@ from fastapi.responses import StreamingResponse
 from artifacts.store import BlobStore
 
 RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))")
+REDIRECT_S = 60.0
+"""How long the URL of a redirect is good: a download that has begun by then goes on. It is below
+the shortest grace of collections.
+"""
 IMMUTABLE = "private, max-age=31536000, immutable"
 
 
@@ -33,8 +37,13 @@ def not_modified(digest: str) -> Response:
     return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=identity_headers(digest))
 
 
-def blob_response(request: Request, blobs: BlobStore, digest: str) -> Response:
+def blob_response(
+    request: Request, blobs: BlobStore, digest: str, redirect_from: int | None = None
+) -> Response:
     """Answer GET or HEAD for a blob; call off the event loop. Raises as BlobStore.open.
+
+    redirect_from: the size in bytes from which a blob is downloaded from the object store itself,
+    where that has URLs for it; the client has to check the digest then.
 
     The first chunk is read before the answer begins, so that a blob of one chunk is known to be
     sound by then; in a larger one a flaw breaks the connection before its last chunk.
@@ -49,6 +58,10 @@ def blob_response(request: Request, blobs: BlobStore, digest: str) -> Response:
     if request.method == "HEAD":
         blobs.touch(digest)  # whoever asks may leave an upload out
         return Response(headers=headers | {"Content-Length": str(size)})
+    is_direct = redirect_from is not None and size >= redirect_from
+    # No object store knows If-Range.
+    if is_direct and "If-Range" not in request.headers and (target := _sign(blobs, digest)):
+        return Response(status_code=HTTPStatus.TEMPORARY_REDIRECT, headers=target)
     span = requested_span(request, digest, size)
     if span is None:
         return _stream(blobs.open(digest), HTTPStatus.OK, headers | {"Content-Length": str(size)})
@@ -63,6 +76,13 @@ def blob_response(request: Request, blobs: BlobStore, digest: str) -> Response:
         "Content-Range": f"bytes {start}-{end - 1}/{size}",
     }
     return _stream(blobs.open(digest, start, end), HTTPStatus.PARTIAL_CONTENT, headers)
+
+
+def _sign(blobs: BlobStore, digest: str) -> dict[str, str] | None:
+    """Headers of a redirect to the object store; None for one without URLs."""
+    url = blobs.presign(digest, REDIRECT_S)
+    named = {"Docker-Content-Digest": digest, "Cache-Control": "no-store"}
+    return {"Location": url, **named} if url else None
 
 
 def requested_span(request: Request, digest: str, size: int) -> tuple[int, int] | None:

@@ -317,6 +317,11 @@ class TenantBlobs:
         self._check(digest)
         return self._inner.open(digest, start, end)
 
+    def presign(self, digest: str, seconds: float) -> str | None:
+        """See BlobStore.presign."""
+        self._check(digest)
+        return self._inner.presign(digest, seconds)
+
     def _may_read(self, digest: str) -> bool:
         return digest in self.known or holds(self.core, self.tenant, digest)
 

@@ -28,8 +28,6 @@ QUERY = text("SELECT builds, queued FROM scaling WHERE pool = :pool")
 
 Submit = Callable[..., list[str]]
 
-STABLE, TICKS_A_BUILD, LONGEST = 5, 3, 120
-
 
 @pytest.fixture
 def submit(core: Core, jobs: Jobs) -> Submit:
