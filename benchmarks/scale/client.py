@@ -42,6 +42,7 @@ class Message:
     document: dict[str, Any] | None = None
     content: bytes = b""
     media_type: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
 
     @cached_property
     def address(self) -> tuple[str, int]:
@@ -57,7 +58,8 @@ class Message:
         body = self.content if self.document is None else json.dumps(self.document).encode()
         media_type = self.media_type if self.document is None else "application/json"
         kind = f"Content-Type: {media_type}\r\n" if media_type else ""
-        head = f"{self.method} {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n{kind}"
+        more = "".join(f"{name}: {value}\r\n" for name, value in self.headers)
+        head = f"{self.method} {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n{kind}{more}"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 

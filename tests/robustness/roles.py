@@ -49,15 +49,16 @@ class _Deathbell:
 
 def worker(settings: Settings, log: Path, slots: int) -> None:
     """Run `relaxd worker`, with the stub compiler."""
-    _work(settings, log, slots, StubCompiler())
+    work(settings, log, slots, StubCompiler())
 
 
 def worker_of_children(settings: Settings, log: Path, slots: int, token: str) -> None:
     """Run `relaxd worker`, with compile processes that misbehave as the model's text says."""
-    _work(settings, log, slots, ChildCompiler((*MISBEHAVING, token), toolchain))
+    work(settings, log, slots, ChildCompiler((*MISBEHAVING, token), toolchain))
 
 
-def _work(settings: Settings, log: Path, slots: int, compiler: Compiler) -> None:
+def work(settings: Settings, log: Path, slots: int, compiler: Compiler) -> None:
+    """Run `relaxd worker`, with that compiler."""
     _become(settings, log)
     chosen = read_settings()
     logs.configure(chosen.log_level)

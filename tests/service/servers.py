@@ -112,7 +112,7 @@ def _cluster(program: str, *arguments: str, within: Path | None = None) -> Itera
             "fsync": "off",
             "unix_socket_directories": "",
             "listen_addresses": "127.0.0.1",
-            "max_connections": "200",
+            "max_connections": "500",
         }
         options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
         command = [str(programs / "postgres"), "-D", str(folder / "data"), "-p", str(port)]

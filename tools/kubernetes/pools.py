@@ -29,16 +29,16 @@ class Pool(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     capabilities: str
-    min: int = Field(0, ge=0)
+    min: int = Field(default=0, ge=0)
     max: int = Field(ge=1)
-    above: int = Field(0, ge=0)
+    above: int = Field(default=0, ge=0)
     once: bool = False
     image: str = "relaxd-worker:0.1.0"
-    cpu: int = Field(2, ge=1)
-    memory_mb: int = Field(8192, ge=1024)
-    gpu: int = Field(0, ge=0)
-    drain_s: int = Field(600, ge=1)
-    grace_s: int = Field(60, ge=20)
+    cpu: int = Field(default=2, ge=1)
+    memory_mb: int = Field(default=8192, ge=1024)
+    gpu: int = Field(default=0, ge=0)
+    drain_s: int = Field(default=600, ge=1)
+    grace_s: int = Field(default=60, ge=20)
     runtime_class: str | None = None
     priority_class: str | None = None
     node_selector: dict[str, str] = {}
