@@ -12,7 +12,7 @@ FAMILIES := tests/compiler/passes/cpu/families
 
 UNITS ?= 128/16 128/32 256/16 512/32
 
-.PHONY: help env demo test long robustness geometry units emulation fuzz hostile zoo stories snippets conformance opinfo images check site structure fmt lock dist clean
+.PHONY: help env demo test long robustness geometry units emulation fuzz hostile zoo stories snippets conformance opinfo images cluster check site structure fmt lock dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ opinfo: env ## run torch's own samples of its operators traced, scripted and exp
 
 images: env ## build both images, run them as docker-compose.yml says, compile a model with them; as root, on Debian: some minutes
 	@$(BIN)/python -m tools.images $(ARGS)
+
+cluster: env ## run the pods of the Kubernetes manifests by podman: migrations, builds, read-only roots, a drain, an update under load; as root, on Debian: optional, some minutes
+	@$(BIN)/python -m tools.cluster $(ARGS)
 
 check: env ## lint, types, layers, language, images, manifests, the documentation's site
 	@$(BIN)/ruff check $(wildcard $(SOURCES))

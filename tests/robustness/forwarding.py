@@ -54,9 +54,9 @@ class Forwarder:
 
 
 @contextmanager
-def forwarding(target: tuple[str, int]) -> Iterator[Forwarder]:
-    """A forwarder for as long as the context lasts."""
-    forwarder = Forwarder(target)
+def forwarding(target: tuple[str, int], host: str = "127.0.0.1") -> Iterator[Forwarder]:
+    """A forwarder at that address for as long as the context lasts."""
+    forwarder = Forwarder(target, listener=socket.create_server((host, 0)))
     thread = threading.Thread(target=forwarder.serve, daemon=True)
     thread.start()
     try:

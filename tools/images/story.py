@@ -40,14 +40,14 @@ def tell(deployment: Deployment, model: str, folder: Path) -> None:
 def check_confined(deployment: Deployment, name: str) -> None:
     """A process of the service's container can write to its volumes and /tmp alone."""
     spec = deployment.specs[name]
-    done = spec.run(["python", "-c", _CONFINED, *spec.volumes, "/tmp"])
+    done = spec.run(["python", "-c", CONFINED, *spec.volumes, "/tmp"])
     assert done.returncode == 0, done.stderr
     seen = done.stdout.split()
     assert seen[:2] == [str(spec.ids[0]), "0" * 16], done.stdout
     assert seen[2] == "1", "new privileges can be had"
 
 
-_CONFINED = """
+CONFINED = """
 import errno, os, sys, tempfile
 status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines())
 print(os.getuid(), status["CapEff"], status["NoNewPrivs"])

@@ -1,0 +1,1 @@
+"""The Kubernetes manifests' own pods, run by podman on one machine."""
