@@ -152,7 +152,9 @@ def _build(this: Build, model: LoadedModel | LoadedScript) -> Manifest:
             this.partial, sealed, this.target, this.request, signature, compiled.kernels
         )
         samples = Path(this.job.samples) if this.job.samples else None
-        beside = None if sealed.state else stage.beside_of(original)
+        # ONNX Runtime would run the model that we wrote of a TFLite file, which nobody serves.
+        is_own = sealed.state is not None or is_tflite(Path(this.job.model))
+        beside = None if is_own else stage.beside_of(original)
         measured = stage.run_profile(subject, trials, samples, beside, this.scratch)
         files.write_report(this.partial, profile.FILENAME, measured)
     return sealed

@@ -50,6 +50,13 @@ def test_the_interpreter_judges_a_build_where_it_is_installed(tmp_path: Path) ->
         assert report["reference"].startswith(judge)
 
 
+def test_its_time_is_not_compared_with_that_of_a_model_that_nobody_has(tmp_path: Path) -> None:
+    compile_model(image_net(), output=tmp_path / "out", dims={"batch": (1, 2)})
+    report = json.loads((tmp_path / "out" / "profile.json").read_text())
+    assert report["points"]
+    assert not any("reference" in point for point in report["points"])
+
+
 def test_a_mean_of_integers_keeps_the_sizes_of_the_file(tmp_path: Path) -> None:
     inputs = {"image": "int8[batch,h,8,3]"}
     compile_model(
