@@ -142,7 +142,7 @@ def _fit_bytes(
         return values, zero, None
     if values.dtype not in ("int8", "uint8") or (zero is None and values.dtype == "int8"):
         return values, zero, None
-    centred = _known(subtract_zero(b, values, zero, axis, "int32")).data
+    centred = _centred(b, values, zero, axis)
     if not centred.size or (centred.min() >= -128 and centred.max() <= 127):
         return Known(centred.astype(np.int8), "int8"), None, None
     signed, rest = as_int8(b, values, zero)
@@ -166,7 +166,7 @@ def _bound(
         and (zero is None or isinstance(zero, Known))
         and weight.data.ndim > 1
     ):
-        sizes = np.abs(_known(subtract_zero(b, weight, zero, outer, "int32")).data)
+        sizes = np.abs(_centred(b, weight, zero, outer))
 
         def within(start: int, stop: int) -> int:
             part = sizes[(slice(None),) * axis + (slice(start, stop),)]
@@ -182,9 +182,15 @@ def _bound(
     return None if most is None else reach * span(weight, zero) * most
 
 
-def _known(value: Value) -> Known:
-    assert isinstance(value, Known)
-    return value
+def _centred(b: Builder, weight: Known, zero: Known | None, axis: int) -> np.ndarray[Any, Any]:
+    """Known integers less their zero points, of any size: a cast in the graph is computed here for
+    small ones only.
+    """
+    if zero is None:
+        return weight.data.astype("int32")
+    centred = subtract_zero(b, weight, zero, axis, "int32")
+    assert isinstance(centred, Known)
+    return centred.data
 
 
 def _parts(

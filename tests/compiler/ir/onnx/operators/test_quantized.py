@@ -13,6 +13,7 @@ from onnx import helper
 from tvm import relax
 
 from compiler.errors import ImportFailed
+from compiler.ir.ops.pointwise import elementwise
 from compiler.passes.pack.integer import PackInteger
 from compiler.targets.vector_unit import VectorUnit
 from tests.compiler.ir.onnx.running import (
@@ -193,6 +194,23 @@ def test_unsigned_weights_stay_bytes(zeros: int) -> None:
     )
     assert [weight.dtype for weight in large] == [np.int8] * len(large)
     assert large or not has_int8()
+
+
+@pytest.mark.parametrize("zero", [None, u8(100)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_weights_too_large_to_be_folded(
+    dtype: str, zero: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The matrix of a large vocabulary is not computed with while the graph is made."""
+    monkeypatch.setattr(elementwise, "FOLD_LIMIT", 16)
+    order = "x w" if zero is None else "x w a b"
+    zeros: Arrays = {} if zero is None else {"a": u8(9), "b": zero.astype(dtype)}
+    for op, shape, inputs, feeds in (
+        ("MatMulInteger", (6, 4), "uint8[n,6]", ROWS),
+        ("ConvInteger", (4, 4, 3, 3), "uint8[n,4,h,v]", [{"x": integers(1, 4, 5, 7)}]),
+    ):
+        constants = {"w": integers(*shape, dtype=dtype), **zeros}
+        assert_within_one_step(one_node(op, {"x": inputs}, constants, order, ""), feeds)
 
 
 @pytest.mark.parametrize("groups", [1, 2])
