@@ -27,6 +27,8 @@ _FURTHER = (
     _BOTTOM / "cloudlibc/src/libc/errno/errno.c",
 )
 _OPTIMISED = ("-O", "ReleaseFast", "-fstrip")
+_THREADS = ("-mcpu=generic+atomics+bulk_memory",)
+"""A linker puts no other objects into a module whose memory is shared."""
 _COMPILED = ("-std=gnu17", "-O3", "-fno-trapping-math", "-w", "-mthread-model", "single")
 
 
@@ -39,17 +41,18 @@ def libraries(target: Target) -> list[Path]:
     """The archives, in the order in which they are searched, built at first into the compiler's
     cache; raises LinkError.
     """
+    optimised = (*_OPTIMISED, *(_THREADS if target.threads else ()))
     recipe = build.digest_of(
-        (_OPTIMISED, _COMPILED, _SOURCES, _FURTHER, metadata.version("ziglang"))
+        (optimised, _COMPILED, _SOURCES, _FURTHER, metadata.version("ziglang"))
     )
     folder = Path("wasm", f"{target.platform.linker}-{recipe}")
     return [
-        build.build_once(folder / name, partial(make, target.platform.linker))
+        build.build_once(folder / name, partial(make, target.platform.linker, optimised))
         for name, make in (("libc.a", _make_c), ("libcompiler_rt.a", _make_arithmetic))
     ]
 
 
-def _make_c(triple: str, output: Path) -> None:
+def _make_c(triple: str, optimised: Sequence[str], output: Path) -> None:
     """All that zig has written of the C library in its own language, and the mathematics that it
     has in C. The other hundreds of files in C take most of the time of building it all.
     """
@@ -57,7 +60,7 @@ def _make_c(triple: str, output: Path) -> None:
     includes = [word for path in _INCLUDED for word in ("-I", str(own / path))]
     sources = [*map(str, _mathematics(own)), *(str(own / path) for path in _FURTHER)]
     zig.build_archive(
-        *("-lc", *_OPTIMISED, *includes),
+        *("-lc", *optimised, *includes),
         *("-cflags", *_COMPILED, "--", *sources, str(own / "c.zig")),
         output=output,
         triple=triple,
@@ -71,7 +74,7 @@ def _mathematics(own: Path) -> list[Path]:
     return [path for name, path in paths.items() if name not in left]
 
 
-def _make_arithmetic(triple: str, output: Path) -> None:
+def _make_arithmetic(triple: str, optimised: Sequence[str], output: Path) -> None:
     """The functions that LLVM calls where the machine has no instruction."""
     source = str(zig.sources() / "compiler_rt.zig")
-    zig.build_archive(*_OPTIMISED, source, output=output, triple=triple)
+    zig.build_archive(*optimised, source, output=output, triple=triple)
