@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +21,7 @@ from compiler.toolchain import cache
 from compiler.toolchain.objects import KERNELS_MB, KernelObjects
 from relaxd.contract.bundle.manifest import REPRODUCER_START, Manifest
 from relaxd.contract.model_folder import model_name
+from relaxd.contract.operators import CustomOperator
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
 
@@ -46,6 +47,7 @@ def compile_model(
     on_event: Callable[[Event], None] = lambda event: None,
     limits: Limits | None = None,
     dump: str | Path | None = None,
+    operators: Iterable[CustomOperator | Mapping[str, Any]] = (),
 ) -> Manifest:
     """Compile for one target into the directory `output`, in a process of its own; returns the
     bundle's manifest.
@@ -55,12 +57,19 @@ def compile_model(
     `float32[n,3,48,w]`.
     consts: inputs fixed to a scalar; shapes: names for data-dependent extents; samples: an .npz of
     inputs for verify. dump: a folder for the module after every phase, by default `OUTPUT.dump`
-    where `options.dump` is on. Raises relaxd.errors.DeclarationError for malformed declarations,
-    compiler.errors.CompileError for anything else; `verify.mismatch` leaves a few nodes that show
+    where `options.dump` is on; operators: nodes that C code computes. Raises
+    relaxd.errors.DeclarationError for malformed declarations, compiler.errors.CompileError for
+    anything else; `verify.mismatch` leaves a few nodes that show
     it in `OUTPUT.reproducer`, unless something else is there.
     """
     request = CompileRequest.of(
-        dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=(target,), options=options
+        dims=dims,
+        inputs=inputs,
+        consts=consts,
+        shapes=shapes,
+        targets=(target,),
+        options=options,
+        operators=operators,
     )
     with _on_disk(model) as path:
         return compile_request(

@@ -205,7 +205,10 @@ def _compile(
     dumps = _dumps(this, imported)
     # A dump is to show what every kernel becomes.
     earlier = None if dumps else _kernels(this)
-    subject = backend.Subject(this.job.model_name, digest, this.target, imported, embedded, earlier)
+    operators = () if this.target.device is not None else this.request.operators
+    subject = backend.Subject(
+        this.job.model_name, digest, this.target, imported, embedded, earlier, operators
+    )
     maker = backend.backend_of(this.flavour, subject)
     with enter(Stage.PASS, this.on_event):
         memory = memory_report.MemoryReport(imported.ranges)

@@ -14,6 +14,7 @@ import tvm
 from compiler.bundle import files, weights
 from compiler.bundle.weights import Layout
 from compiler.codegen import generate
+from compiler.codegen.custom_operators import compile_operators
 from compiler.codegen.kernel_cache import KernelCache
 from compiler.codegen.standalone import header as c_header
 from compiler.codegen.standalone.kernels import Kernels, compile_apart, compile_kernels
@@ -31,6 +32,7 @@ from compiler.runtimes import linking
 from compiler.targets import ObjectFormat, Runtime, Target
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.dims.axis_forms import identifier
+from relaxd.contract.operators import CustomOperator
 from relaxd.contract.options import Flavour
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ NodesOfKernels = Mapping[str, Sequence[str]]
 @dataclass(frozen=True)
 class Subject:
     """The parts of a library beside its module: the names of the model, its target, its inputs
-    and outputs; embedded: whether it holds its weights; kernels: where some may be there already.
+    and outputs; embedded: whether it holds its weights; kernels: where some may be there already;
+    operators: those that C code computes.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Subject:
     imported: Imported
     embedded: bool = False
     kernels: KernelCache | None = None
+    operators: tuple[CustomOperator, ...] = ()
 
 
 class Backend(Protocol):
@@ -141,7 +145,9 @@ class VirtualMachine:
         if target.platform.runtime is Runtime.BUNDLED:
             linking.warm_up(target)
         executable, pack = code
-        library.link_library(executable, folder, target, pack)
+        with tempfile.TemporaryDirectory() as workspace:
+            further = compile_operators(self.subject.operators, Path(workspace), target)
+            library.link_library(executable, folder, target, pack, further)
         files.add_runtime(folder, target)
         files.add_licences(folder)
 
@@ -230,6 +236,7 @@ class Standalone:
             objects = [Path(workspace, f"{index}.o") for index in range(len(code.kernels.objects))]
             for path, content in zip(objects, code.kernels.objects, strict=True):
                 path.write_bytes(content)
+            objects += compile_operators(self.subject.operators, Path(workspace), target)
             embedded = file if signature.embedded else None
             if embedded is not None:
                 written()

@@ -3,18 +3,20 @@
 import json
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from relaxd.contract.bundle.manifest import REPRODUCER_START
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.names import option_name
+from relaxd.contract.operators import CustomOperator
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
 
 MODEL = "model.onnx"
 INPUTS = "inputs.npz"
+OPERATORS = "operators.toml"
 _README = "README.md"
 
 
@@ -23,6 +25,7 @@ def describe(folder: Path, request: CompileRequest, target: str, findings: dict[
     folder holds one.
     """
     command = shlex.join(_command(folder, request, target))
+    _write_operators(folder, request.operators)
     document = {**findings, "target": target, "command": command}
     (folder / REPRODUCER_START).write_text(json.dumps(document, indent=2) + "\n")
     (folder / _README).write_text(_readme(folder, findings, command))
@@ -84,10 +87,25 @@ def _command(folder: Path, request: CompileRequest, target: str) -> list[str]:
             ("--shape", f"{name}=[{','.join(axis.text for axis in axes)}]")
             for name, axes in request.shapes
         ),
+        *((("--operators", OPERATORS),) if request.operators else ()),
         *(("--option", option) for option in _options(request.options)),
     ]
     flat = [word for pair in declared for word in pair]
     return ["relaxd", "compile", model, "--samples", INPUTS, "--target", target, *flat]
+
+
+def _write_operators(folder: Path, operators: Sequence[CustomOperator]) -> None:
+    """Write the file that declares custom operators, with their sources beside it."""
+    tables = []
+    for index, operator in enumerate(operators):
+        source = f"operator{index}.c"
+        (folder / source).write_text(operator.source)
+        document = {**operator.to_json(), "source": source}
+        # A text or a list of texts is the same in TOML.
+        lines = [f"{key} = {json.dumps(value)}" for key, value in document.items()]
+        tables.append("\n".join(("[[operator]]", *lines, "")))
+    if tables:
+        (folder / OPERATORS).write_text("\n".join(tables))
 
 
 def _options(options: CompileOptions) -> Iterator[str]:

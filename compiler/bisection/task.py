@@ -14,12 +14,11 @@ from compiler.bisection.findings import findings, sentence
 from compiler.bisection.search import Location, Search
 from compiler.bisection.trials import Departure, Trials
 from compiler.bisection.values import Values, specs_of, typed_inputs
-from compiler.frontend import logits
-from compiler.ir.files.model_file import LoadedScript, open_model
+from compiler.frontend.entry import open_for
+from compiler.ir.files.model_file import LoadedScript
 from compiler.ir.onnx.model.nodes import Graph, fixed_inputs
 from compiler.isolation.messages import CompileJob
 from compiler.isolation.step import Record, serve
-from compiler.quantize import plan
 from relaxd.contract.request import CompileRequest
 
 
@@ -30,8 +29,7 @@ def search(spec: Record, record: Callable[[Record], None]) -> None:
     spec: job, as JSON, with the inputs in its reproducer; departing: names of outputs.
     """
     job = CompileJob(**{key: value for key, value in spec["job"].items() if key != "kind"})
-    request = CompileRequest.from_json(job.request)
-    loaded = plan.as_wanted(logits.as_wanted(open_model(Path(job.model)), request), request)
+    loaded = open_for(job, CompileRequest.from_json(job.request))
     if isinstance(loaded, LoadedScript):
         raise SystemExit("nodes are searched for in ONNX models alone")
     with tempfile.TemporaryDirectory(prefix="relaxd-bisection-") as folder:

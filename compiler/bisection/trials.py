@@ -24,6 +24,7 @@ from compiler.quantize.onnx.row_matmuls import RowMatmuls
 from compiler.verify.inputs.samples import to_npz
 from compiler.verify.report import Mismatch
 from relaxd.contract.dims.tensors import TensorSpec
+from relaxd.contract.operators import CustomOperator
 from relaxd.contract.options import CacheForm, Calibration, Precision, PrecisionOver, StateForm
 from relaxd.contract.request import CompileRequest
 
@@ -100,7 +101,12 @@ class Trials:
             precision_error=None,
             precision_over=PrecisionOver.FAIL,
         )
-        request = CompileRequest(dims=declared.dims, targets=(self.job.target,), options=options)
+        request = CompileRequest(
+            dims=declared.dims,
+            targets=(self.job.target,),
+            options=options,
+            operators=self._operators(cut),
+        )
         try:
             self._build(folder, request)
         except Mismatch as error:
@@ -131,6 +137,13 @@ class Trials:
             layers = frozenset(self._matmuls.layers.layers)
             has_int8 = any(node.op_type in OPERATORS and label_of(node) in layers for node in nodes)
         return precision if has_int8 else Precision.FLOAT32
+
+    def _operators(self, cut: Cut) -> tuple[CustomOperator, ...]:
+        """Those of nodes of the cut, in whose model their definitions are functions."""
+        nodes = walk([self.graph.nodes[index] for index in cut.nodes])
+        keys = {(node.domain, node.op_type) for node in nodes}
+        used = (operator for operator in self.request.operators if operator.key in keys)
+        return tuple(dataclasses.replace(operator, definition="") for operator in used)
 
     @cached_property
     def _matmuls(self) -> RowMatmuls:

@@ -1,9 +1,10 @@
 """Opens a job's model as the request wants it computed, and imports it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.frontend import kv_cache, logits
+from compiler.frontend import custom_operators, kv_cache, logits
 from compiler.frontend.limits import within_limits
 from compiler.ir import import_exported, import_model, import_torchscript
 from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScript, open_model
@@ -25,7 +26,8 @@ def open_for(
     job: CompileJob | FamiliesJob | InspectJob, request: CompileRequest
 ) -> LoadedModel | LoadedScript:
     """The model as the request wants it computed, by the reference too."""
-    model = logits.as_wanted(open_model(Path(job.model)), request)
+    model = custom_operators.as_wanted(open_model(Path(job.model)), request)
+    model = logits.as_wanted(model, request)
     return plan.as_wanted(model, request)
 
 
@@ -47,6 +49,8 @@ def imported_from(
         load = import_exported if isinstance(model, LoadedProgram) else import_torchscript
         return load(model.path, request), QuantizationPlan()
     request = within_limits(model.limits, request)
+    # Where kernels run on a grid, no C code does: the operators' definitions are compiled.
+    request = request if target.device is None else replace(request, operators=())
     proto = multiply_integers(model.proto) if _multiplies_bytes(target) else model.proto
     proto = keep_weights_quantized(proto) if target.device is None else proto
     first = plan_graph(proto, request)

@@ -23,17 +23,24 @@ _COMPILED = ("llvm", "static_library")
 """What TVM calls modules of machine code, and objects that were written earlier."""
 
 
-def link_library(executable: Any, folder: Path, target: Target, pack: Pack | None = None) -> Path:
+def link_library(
+    executable: Any,
+    folder: Path,
+    target: Target,
+    pack: Pack | None = None,
+    further: Sequence[Path] = (),
+) -> Path:
     """Link TVM's `executable` into a library in `folder` and return its path; raises LinkError.
 
-    pack: embeds what the executable imports, in place of TVM's own way.
+    pack: embeds what the executable imports, in place of TVM's own way; further: objects that its
+    kernels call.
     """
     output = folder / target.platform.library
     with tempfile.TemporaryDirectory() as workspace:
         modules = executable.mod._collect_dso_modules()
         if modules and all(module.kind in _COMPILED for module in modules):
             objects = _objects(executable.mod, modules, Path(workspace), target, pack)
-            link_objects(objects, output, target)
+            link_objects([*objects, *further], output, target)
         else:
             _link_sources(executable, output, target, workspace)
     return output

@@ -98,7 +98,7 @@ def _run(
     from compiler import build
     from compiler.bisection import locate
     from compiler.errors import CompileError
-    from compiler.ir.files.model_file import refuse_torchscript
+    from compiler.ir.files.model_file import refuse_code
     from compiler.process import reports
     from compiler.verify.report import Mismatch
 
@@ -108,7 +108,8 @@ def _run(
     began = time.monotonic()
     try:
         if not (trusting or confinement.keeps_code):
-            refuse_torchscript(Path(job.model), confinement.level, confinement.unlimited)
+            has_operators = isinstance(job, CompileJob) and bool(job.request.get("operators"))
+            refuse_code(Path(job.model), has_operators, confinement.level, confinement.unlimited)
         match job:
             case CompileJob():
                 manifest = build.fill(job, on_event, sandbox=confinement.level)

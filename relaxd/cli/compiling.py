@@ -132,6 +132,7 @@ def compile_command(
     input: declare.Inputs = None,
     const: declare.Consts = None,
     shape: declare.Shapes = None,
+    operators: declare.CustomOperators = None,
     option: declare.Options = None,
     flavour: declare.Flavours = None,
     weights: declare.Weights = None,
@@ -174,6 +175,7 @@ def compile_command(
         precision_over=precision_over,
         targets=target,
         grid=grid,
+        operators=operators,
     )
     if detach and require_verified:
         raise DeclarationError(

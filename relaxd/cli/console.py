@@ -31,7 +31,9 @@ _ASKED_WRONGLY = (
     InputError,
     PullError,
 )
-_DECLARED = frozenset({"dims", "inputs", "consts", "shapes", "options", "samples", "targets"})
+_DECLARED = frozenset(
+    {"dims", "inputs", "consts", "shapes", "options", "samples", "targets", "operators"}
+)
 
 
 class Exit(IntEnum):

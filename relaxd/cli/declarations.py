@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from relaxd.client.operators import read_operators
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.grid import AUTO
 from relaxd.contract.dims.names import unquote_name
@@ -149,6 +150,15 @@ OneTarget = Annotated[
         show_default=False,
     ),
 ]
+CustomOperators = Annotated[
+    Path | None,
+    typer.Option(
+        "--operators",
+        metavar="FILE",
+        help="A TOML file of operators that C code of yours computes.",
+        rich_help_panel=PANEL,
+    ),
+]
 Project = Annotated[
     str,
     typer.Option(
@@ -196,6 +206,7 @@ def read_request(
     precision_over: PrecisionOver | None = None,
     targets: list[str] | None = None,
     grid: list[str] | None = None,
+    operators: Path | None = None,
 ) -> CompileRequest:
     """The request that the options spell; raises DeclarationError for a malformed or
     repeated one.
@@ -219,6 +230,7 @@ def read_request(
         shapes=_table("shape", shapes, lambda name, text: text),
         options=_options(options, grid),
         targets=targets or ["native"],
+        operators=read_operators(operators) if operators else (),
     )
 
 

@@ -27,6 +27,7 @@ def inspect_command(
     input: declare.Inputs = None,
     const: declare.Consts = None,
     shape: declare.Shapes = None,
+    operators: declare.CustomOperators = None,
     nodes: Annotated[
         bool, typer.Option("--nodes", help="List every node with its shapes, not only the refused.")
     ] = False,
@@ -38,7 +39,9 @@ def inspect_command(
 
     Nothing is compiled. Example: [bold]relaxd inspect m.onnx --dim batch=1:64[/]
     """
-    request = declare.read_request(dims=dim, inputs=input, consts=const, shapes=shape)
+    request = declare.read_request(
+        dims=dim, inputs=input, consts=const, shapes=shape, operators=operators
+    )
     require_model(model)
     with stderr().status("inspecting"):
         if server:
@@ -56,6 +59,7 @@ def inspect_command(
     stdout().print(render_report(_for_people(report, every_node=nodes)))
     if report.get("supported"):
         declared = {"--input": input, "--const": const, "--shape": shape, "--dim": dim}
+        declared["--operators"] = [str(operators)] if operators else None
         service = ["--server", server] if server else []
         words = [*_next(model, report, declared, request.dim_table), *service]
         stdout().print(Text(f"\nnext: {shlex.join(words)}"))

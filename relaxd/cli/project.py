@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from relaxd.cli.evaluating import Evaluation, read_evaluation
+from relaxd.client.operators import read_operators
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import DeclarationError, suggest
 from relaxd.reports.gates import Gate
 
 FILENAME = "relaxd.toml"
 _DECLARED = ("dims", "inputs", "consts", "shapes", "options", "targets")
+_FILES = ("samples", "operators", "accuracy")
 _DEFAULTS = frozenset({"fail_if", "project", "require_verified"})
-_KNOWN = frozenset({"name", "path", "samples", "accuracy", *_DEFAULTS, *_DECLARED})
+_KNOWN = frozenset({"name", "path", *_FILES, *_DEFAULTS, *_DECLARED})
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ def _model(entry: Any, defaults: Mapping[str, Any], folder: Path) -> ProjectMode
     if unknown := sorted(entry.keys() - _KNOWN):
         raise _unknown_key(f"model {name!r}", unknown[0], _KNOWN, f"model.{unknown[0]}")
     declared = {key: entry[key] for key in _DECLARED if key in entry}
+    if "operators" in entry:
+        declared["operators"] = read_operators(folder / str(entry["operators"]))
     fail_if = entry.get("fail_if", defaults.get("fail_if", []))
     if not isinstance(fail_if, list) or not all(isinstance(text, str) for text in fail_if):
         raise _wrong(f"fail_if of model {name!r} must be a list of conditions", "model.fail_if")

@@ -13,6 +13,7 @@ from relaxd.client.administration import Administration
 from relaxd.client.best import choose
 from relaxd.client.errors import PullError
 from relaxd.client.job import JobHandle
+from relaxd.client.operators import Operators, read_operators
 from relaxd.client.pull import (
     MANIFEST_TYPE,
     Report,
@@ -84,6 +85,7 @@ class Client(Administration, Registry):
         wait_for_worker: bool = True,
         project: str = "",
         on_upload: Report | None = None,
+        operators: Operators = (),
     ) -> JobHandle:
         """Upload the model if the service does not have it and submit a job.
 
@@ -92,10 +94,16 @@ class Client(Administration, Registry):
         `compiler.compile_model`. Raises DeclarationError before anything is sent if a
         declaration is malformed; without `wait_for_worker`, ServerError where no running worker
         compiles for a target. project: whom usage is counted for. on_upload: gets the bytes sent
-        and the bytes in all.
+        and the bytes in all. operators: a file of custom operators, or what it declares.
         """
         request = CompileRequest.of(
-            dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=targets, options=options
+            dims=dims,
+            inputs=inputs,
+            consts=consts,
+            shapes=shapes,
+            targets=targets,
+            options=options,
+            operators=read_operators(operators),
         )
         return self.submit(
             model,

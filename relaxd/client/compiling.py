@@ -12,6 +12,7 @@ from relaxd.client import extras
 from relaxd.client.client import SERVER, Client
 from relaxd.client.folder import replacing
 from relaxd.client.job import JobHandle
+from relaxd.client.operators import Operators, read_operators
 from relaxd.client.upload import Model, Samples, Serializable, read_files
 from relaxd.contract.bundle import numerics
 from relaxd.contract.bundle.numerics import Numerics
@@ -62,6 +63,7 @@ def compile(
     timeout: float | None = None,
     wait_for_worker: bool = False,
     on_progress: Progress = lambda target, message: None,
+    operators: Operators = (),
 ) -> dict[str, CompiledBundle]:
     """Compile a model into `output`, `output/TARGET` with several targets; the bundles by target.
 
@@ -71,7 +73,13 @@ def compile(
     service, where the job goes on; ExtraMissing where there is no compiler.
     """
     request = CompileRequest.of(
-        dims=dims, inputs=inputs, consts=consts, shapes=shapes, targets=targets, options=options
+        dims=dims,
+        inputs=inputs,
+        consts=consts,
+        shapes=shapes,
+        targets=targets,
+        options=options,
+        operators=read_operators(operators),
     )
     return compile_request(
         model,

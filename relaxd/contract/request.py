@@ -10,10 +10,13 @@ from relaxd.contract.canonical import is_digest
 from relaxd.contract.dims.axes import Axis, axes_of
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec, split_axes
+from relaxd.contract.operators import CustomOperator, operators_of
 from relaxd.contract.options import Calibration, CompileOptions
 from relaxd.errors import DeclarationError, suggest
 
-FIELDS = frozenset({"model", "inputs", "dims", "consts", "shapes", "samples", "targets", "options"})
+FIELDS = frozenset(
+    {"model", "inputs", "dims", "consts", "shapes", "samples", "targets", "options", "operators"}
+)
 
 Scalar = bool | int | float | str
 
@@ -28,6 +31,7 @@ class CompileRequest:
     shapes: names for data-dependent extents: value name to axes.
     samples: digest of an .npz of inputs for verify, profile and calibration.
     targets: target names or TVM target JSON strings.
+    operators: nodes that C code of the caller's computes.
     """
 
     inputs: tuple[TensorSpec, ...] = ()
@@ -37,6 +41,7 @@ class CompileRequest:
     samples: str | None = None
     targets: tuple[str, ...] = ("native",)
     options: CompileOptions = field(default_factory=CompileOptions)
+    operators: tuple[CustomOperator, ...] = ()
 
     @cached_property
     def dim_table(self) -> dict[str, Dim]:
@@ -64,6 +69,8 @@ class CompileRequest:
             "samples": self.samples,
             "targets": list(self.targets),
             "options": self.options.to_json(),
+            # Left out where there are none: the keys of most builds are older than the field.
+            **({"operators": [o.to_json() for o in self.operators]} if self.operators else {}),
         }
 
     @classmethod
@@ -88,6 +95,7 @@ class CompileRequest:
             samples=document.get("samples"),
             targets=_targets(document.get("targets", ["native"])),
             options=_mapping(document, "options"),
+            operators=document.get("operators") or (),
         )
 
     @classmethod
@@ -101,6 +109,7 @@ class CompileRequest:
         samples: str | None = None,
         targets: Iterable[str] = ("native",),
         options: CompileOptions | Mapping[str, Any] | None = None,
+        operators: Iterable[CustomOperator | Mapping[str, Any]] = (),
     ) -> "CompileRequest":
         """Read plain Python values, as `compile_model` and `Client.compile` take them, or
         declarations that are parsed already; raises DeclarationError.
@@ -134,6 +143,7 @@ class CompileRequest:
             options=options
             if isinstance(options, CompileOptions)
             else CompileOptions.from_json(dict(options or {})),
+            operators=operators_of(operators),
         )
 
 

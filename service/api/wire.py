@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from relaxd.contract.canonical import DIGEST
 from relaxd.contract.dims.grid import MOST_POINTS
 from relaxd.contract.failures import Failure
+from relaxd.contract.operators import MOST_OPERATORS
 from relaxd.contract.options import (
     CacheForm,
     Calibration,
@@ -153,6 +154,22 @@ class OptionsIn(Document):
     )
 
 
+class OperatorIn(Document):
+    """An operator of the model that C code computes; `inputs`, `outputs` and `attributes` in the
+    order in which the function takes them.
+    """
+
+    name: Text = Field(examples=["com.example::Swish"])
+    function: Text = Field(examples=["swish"])
+    inputs: list[Text] = Field(examples=[["x=float32[n,k]", "scale=float32[k]"]])
+    outputs: list[Text] = Field(examples=[["y=float32[n,k]"]])
+    attributes: list[Text] = Field(default_factory=list, examples=[["beta=float"]])
+    source: Text = Field(description="The text of a C file.")
+    definition: Text = Field(
+        "", description="The text of an ONNX function, where the model has no function of the name."
+    )
+
+
 class RequestIn(Document):
     """The declarations about a model."""
 
@@ -167,6 +184,7 @@ class RequestIn(Document):
         default_factory=lambda: ["native"], min_length=1, json_schema_extra={"uniqueItems": True}
     )
     options: OptionsIn = OptionsIn()
+    operators: list[OperatorIn] = Field(default_factory=list, max_length=MOST_OPERATORS)
 
     def request(self) -> CompileRequest:
         """The domain's request; raises DeclarationError for what is well-formed but means

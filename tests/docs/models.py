@@ -53,6 +53,22 @@ def rows(inner: int, outer: int) -> onnx.ModelProto:
     return _model(nodes, [("x", TensorProto.FLOAT, ["n", inner])], [("y", ["n", outer])], weights)
 
 
+def swish() -> onnx.ModelProto:
+    """x[n, 32] to y[n, 32], a product and an operator of nobody's."""
+    draw = np.random.default_rng(7)
+    weights = {
+        "w": draw.standard_normal((32, 32)).astype("float32"),
+        "s": draw.standard_normal(32).astype("float32"),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], "project"),
+        helper.make_node("Swish", ["h", "s"], ["y"], "swish", domain="com.example", beta=1.5),
+    ]
+    model = _model(nodes, [("x", TensorProto.FLOAT, ["n", 32])], [("y", ["n", 32])], weights)
+    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    return model
+
+
 def lay_out(folder: Path) -> None:
     """Writes every model that a page names, but those of torch, into the folder."""
     changed = perceptron()
@@ -66,6 +82,7 @@ def lay_out(folder: Path) -> None:
         "mlp.onnx": rows(32, 7),
         "classifier.onnx": rows(64, 10),
         "images.onnx": convolutions(),
+        "custom.onnx": swish(),
     }.items():
         onnx.save(model, folder / name)
 

@@ -47,7 +47,7 @@ EVERY = {page: list(blocks.blocks_of(page)) for page in PAGES}
 def runs(block: Block) -> bool:
     """True if this test runs the block."""
     plain = block.language in blocks.SHELL or (block.language == "python" and not block.info)
-    plain = plain or (block.language == "toml" and bool(block.info))
+    plain = plain or (block.language in ("toml", "c") and bool(block.info))
     return plain and not NOT_RUN & block.marks.keys() and (ALL or Kind.HEAVY not in block.marks)
 
 

@@ -111,23 +111,29 @@ def _read_folder(files: Files) -> LoadedModel:
     return LoadedModel(model, files.digest, text=text, limits=limits)
 
 
-def refuse_torchscript(model: Path, sandbox: Level, unlimited: bool) -> None:
-    """Raise LoadError for a TorchScript model: loading one runs code of it, which could read and
-    write any file here, or where it is not limited start any number of processes.
+def refuse_code(model: Path, has_operators: bool, sandbox: Level, unlimited: bool) -> None:
+    """Raise LoadError for a TorchScript model, and for custom operators: loading one and verifying
+    the other runs code of the request's, which could read and write any file here, or where it is
+    not limited start any number of processes.
     """
-    if is_folder(model) or is_exported(model) or not is_torchscript(model):
+    if has_operators:
+        subject = "custom operators run code of their own when they are verified"
+        field, way_out = "operators", "leave them out"
+    elif is_folder(model) or is_exported(model) or not is_torchscript(model):
         return
+    else:
+        subject = "a TorchScript model runs code of its own when it is loaded"
+        field, way_out = "model", "export the model to ONNX"
     lacking = "the files of others" if not sandbox.isolates_files else "starting many processes"
     where = "where the kernel has Landlock or user namespaces are allowed"
     limited = "as another user than root, or where others may read what the log names"
     raise LoadError(
-        "a TorchScript model runs code of its own when it is loaded, and the sandbox here does not "
-        f"keep it from {lacking}: its level is {sandbox.value!r}",
+        f"{subject}, and the sandbox here does not keep it from {lacking}: its level is "
+        f"{sandbox.value!r}",
         reason="sandbox_too_weak",
-        field="model",
-        hint=f"run the compiler {limited if unlimited else where}, "
-        "export the model to ONNX, or, if every model is trusted, set "
-        "RELAXD_ALLOW_UNSANDBOXED_TORCHSCRIPT=true",
+        field=field,
+        hint=f"run the compiler {limited if unlimited else where}, {way_out}, or, if everybody who "
+        "sends requests is trusted, set RELAXD_ALLOW_UNSANDBOXED_TORCHSCRIPT=true",
         level=sandbox.value,
     )
 

@@ -1,6 +1,6 @@
 """Tensor programs written as loops, for what no TE expression says: scatters, sorts, scans."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,13 +20,18 @@ Form = tuple[Sequence[Extent], str]
 
 
 def program(
-    b: Builder, body: Body, outputs: Sequence[Form], *values: Value, name: str
+    b: Builder,
+    body: Body,
+    outputs: Sequence[Form],
+    *values: Value,
+    name: str,
+    attrs: Mapping[str, Any] | None = None,
 ) -> tuple[Tensor, ...]:
     """One program of loops; `outputs` are shapes and dtypes, `body` takes the input and output
     buffers and emits statements.
 
     Buffers are indexed by all their axes with int64 expressions; loops come from `serial`, `spread`
-    and `grid`.
+    and `grid`. attrs: further attributes of the program.
     """
 
     def statement(inputs: Sequence[Any], results: Sequence[Any]) -> Any:
@@ -51,7 +56,7 @@ def program(
         [b.tensor(value) for value in values],
         name,
         b.facts.symbols,
-        {"op_pattern": OPAQUE},
+        {"op_pattern": OPAQUE, **(attrs or {})},
     )
     return b.emit_tuple(call) if len(tensors_out) > 1 else (b.emit(call),)
 

@@ -18,6 +18,11 @@ INJECTIVE, OPAQUE = 2, 8
 joins to what reads its result, and of one that fusion leaves alone.
 """
 
+CALLS_OUT = "calls_out"
+"""Of a program: the custom operator whose code it calls, which is not there before the library is
+linked.
+"""
+
 
 def call_program(
     bb: relax.BlockBuilder,

@@ -82,6 +82,7 @@ def _read(
             if v.type.tensor_type.HasField("shape")
         },
         used=_used(graph),
+        custom={operator.key: operator for operator in request.operators},
     )
     scope = Scope(builder, shared)
     scope.load_initializers(graph)

@@ -17,13 +17,14 @@ from compiler.ir.caches import CacheUse
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.signature import check_rank
 from compiler.ir.graph.values import Known, Tensor, Value
-from compiler.ir.onnx import element_types, registry, small_types
+from compiler.ir.onnx import custom_operators, element_types, registry, small_types
 from compiler.ir.onnx.functions import function_of
 from compiler.ir.onnx.model.dtypes import CARRIED, name_of
 from compiler.ir.onnx.model.lists import Content, Items, Stacked
 from compiler.ir.onnx.model.opsets import opsets_of
 from compiler.ir.onnx.node import Node, describe
 from compiler.ir.shapes.index_bounds import Limit
+from relaxd.contract.operators import CustomOperator
 
 
 @dataclass
@@ -32,7 +33,8 @@ class Model:
     model share.
 
     assumed: which way an If goes, by label, where its branches cannot be joined (see `forks`);
-    used: the names that a node or an output reads, None where that is not known.
+    used: the names that a node or an output reads, None where that is not known; custom: the
+    operators that C code computes, by domain and name.
     """
 
     opsets: dict[str, int]
@@ -44,6 +46,7 @@ class Model:
     ranks: Mapping[str, int] = field(default_factory=dict)
     assumed: Mapping[str, bool] = field(default_factory=dict)
     used: Collection[str] | None = None
+    custom: Mapping[tuple[str, str], CustomOperator] = field(default_factory=dict)
 
     def opset(self, domain: str) -> int:
         """The version of a domain's operators that the model imports, 1 where it does not say."""
@@ -167,6 +170,10 @@ class Scope:
         operator.
         """
         body = function_of(self.model, _closed(proto, attributes), node.inputs)
+        custom = self.model.custom.get((proto.domain, proto.op_type))
+        if custom is not None and body is not None:
+            defaults = {a.name: attribute_value(a) for a in body.attribute_proto}
+            return custom_operators.compute(self.builder, node, custom, defaults)
         if body is None:
             why = registry.refusal(proto.domain, proto.op_type)
             node.fail(
@@ -182,6 +189,7 @@ class Scope:
                 self.model.functions,
                 indexed=self.model.indexed,
                 assumed=self.model.assumed,
+                custom=self.model.custom,
             ),
             attributes={**defaults, **attributes},
             repeated=self.repeated,

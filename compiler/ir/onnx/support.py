@@ -15,6 +15,10 @@ SHOWN = 20
 """An error message names this many nodes; its details name all."""
 
 
+_LISTED = "`relaxd inspect` lists every node of the model"
+_CUSTOM = "; C code of yours can compute the operators of other domains (--operators)"
+
+
 @dataclass(frozen=True)
 class Lack:
     """A node that cannot be imported, and why."""
@@ -51,7 +55,7 @@ def check(model: onnx.ModelProto) -> None:
         reason="unsupported_op",
         node=missing[0].node,
         op=missing[0].op,
-        hint="`relaxd inspect` lists every node of the model",
+        hint=_LISTED + (_CUSTOM if any("." in lack.op for lack in missing) else ""),
         unsupported=[{"node": lack.node, "op": lack.op, "why": lack.why} for lack in missing],
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
+from compiler.ir.graph.programs import CALLS_OUT
 from compiler.passes.framework.base import ModulePass, Phase
 from compiler.passes.framework.bindings import bindings_within
 
@@ -26,7 +27,15 @@ class FoldConstants(ModulePass):
         functions = (f for f in module.functions.values() if isinstance(f, relax.Function))
         if not any(map(_has_work, functions)):
             return module
-        return relax.transform.FoldConstant()(module)
+        # What calls C code cannot run here: TVM folds no call of a program that it does not see.
+        calling = {gvar: f for gvar, f in module.functions.items() if CALLS_OUT in (f.attrs or {})}
+        seen = {gvar: f for gvar, f in module.functions.items() if gvar not in calling}
+        folded = relax.transform.FoldConstant()(_with_functions(module, seen))
+        return _with_functions(folded, {**dict(folded.functions), **calling})
+
+
+def _with_functions(module: tvm.IRModule, functions: dict[Any, Any]) -> tvm.IRModule:
+    return tvm.IRModule(functions, attrs=module.attrs, global_infos=module.global_infos)
 
 
 def _has_work(function: relax.Function) -> bool:

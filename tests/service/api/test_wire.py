@@ -44,6 +44,16 @@ def test_each_option_has_a_title_and_help_for_the_form() -> None:
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 
 
+OPERATOR = {
+    "name": "com.example::Twice",
+    "function": "twice",
+    "inputs": ["x=float32[n]"],
+    "outputs": ["y=float32[2*n]"],
+    "attributes": ["axis=int"],
+    "source": "int twice() {}",
+}
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> CompileRequest:
     low = draw(st.integers(0, 9))
@@ -64,6 +74,7 @@ def requests(draw: st.DrawFn) -> CompileRequest:
         shapes={"v": ["n", 4]},
         inputs={"x": "float32[n,2*m]"},
         options=options,
+        operators=draw(st.lists(st.just(OPERATOR), max_size=1)),
     )
 
 

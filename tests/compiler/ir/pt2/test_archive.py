@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from compiler.errors import CompileError, LoadError
-from compiler.ir.files.model_file import LoadedProgram, open_model, refuse_torchscript
+from compiler.ir.files.model_file import LoadedProgram, open_model, refuse_code
 from compiler.ir.pt2.program import read_program
 from compiler.ir.pt2.reader import read
 from compiler.ir.pt2.symbols import parse_size
@@ -83,7 +83,7 @@ def test_the_format_is_told_by_content(saved: Path, tmp_path: Path) -> None:
     other.write_bytes(saved.read_bytes())
     assert isinstance(open_model(other), LoadedProgram)
     # Reading it runs nothing, so that no sandbox is needed.
-    refuse_torchscript(other, Level.NONE, unlimited=True)
+    refuse_code(other, False, Level.NONE, unlimited=True)
 
 
 def code_of(path: Path) -> str:
