@@ -19,10 +19,21 @@ _KERAS = (
     "model.keras --output model.onnx; or in Python model = keras.saving.load_model('model.keras'); "
     "model(example); model.export('model.onnx', format='onnx')"
 )
-_GGML = "GGML, which GGUF has replaced"
+_KERAS_2 = (
+    "convert it: pip install tf2onnx tensorflow, then python -m tf2onnx.convert --keras model.h5 "
+    "--output model.onnx; where Keras 2 saved it and that fails, pip install tf_keras and set "
+    "TF_USE_LEGACY_KERAS=1 before; weights alone belong into their model: "
+    "model.load_weights('model.h5'); model(example); model.export('model.onnx', format='onnx')"
+)
+_GGML = (
+    "GGML",
+    "fetch a language model as GGUF, or give the folder of its safetensors and config.json; of a "
+    "model of whisper.cpp export the PyTorch model that it was made from",
+)
 _PICKLE = (
     "a pickle, which runs code when it is loaded",
-    "where you trust it, " + _EXPORT + "; for scikit-learn skl2onnx.to_onnx(model, inputs)",
+    "where you trust it, " + _EXPORT + "; for scikit-learn pip install skl2onnx, then "
+    "onnx.save(skl2onnx.to_onnx(model, inputs[:1]), 'model.onnx')",
 )
 _NUMPY = (
     "arrays of numpy, weights without the model",
@@ -32,23 +43,8 @@ _STARTS: tuple[tuple[int, bytes, tuple[str, str]], ...] = (
     (4, b"TFL3", ("TFLite beside other files", "give the .tflite file by itself")),
     (4, b"ORTM", ("ONNX Runtime's own format", "give the .onnx file that it was made from")),
     (4, b"ET12", ("ExecuTorch", "give the .pt2 file that it was made from")),
-    (
-        0,
-        b"\x89HDF\r\n\x1a\n",
-        ("HDF5, as Keras saved models before version 3", _KERAS),
-    ),
-    *(
-        (
-            0,
-            magic,
-            (
-                _GGML,
-                "fetch the model as GGUF, or convert a Llama with llama.cpp's "
-                "convert_llama_ggml_to_gguf.py --input OLD --output NEW.gguf",
-            ),
-        )
-        for magic in (b"lmgg", b"fmgg", b"tjgg", b"algg")
-    ),
+    (0, b"\x89HDF\r\n\x1a\n", ("HDF5, as Keras saved models before version 3", _KERAS_2)),
+    *((0, magic, _GGML) for magic in (b"lmgg", b"fmgg", b"tjgg", b"algg")),
     *((0, bytes((0x80, protocol)), _PICKLE) for protocol in range(2, 6)),
     *((0, start, _PICKLE) for start in (b"(dp", b"(lp", b"ccopy_reg\n", b"c__builtin__\n")),
     (0, b"\x93NUMPY", _NUMPY),
