@@ -80,7 +80,7 @@ class Build:
     taken it. position: the place of a queued build among its tenant's that the same workers take.
     fence: rises with every claim; a worker's word counts only while it holds the newest. report:
     what inspection found. dump: the compiler's dump beside the artifact, where the request asks for
-    one.
+    one. deadline: when an attempt may begin at the latest.
     """
 
     id: str
@@ -108,13 +108,14 @@ class Build:
     note: str | None = None
     position: int | None = None
     tenant: str = DEFAULT
+    deadline: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Job:
     """A model, what was declared about it, and one build per target in the request's order; index:
     over all bundles, at its end. index_digest: what was tagged as such last, None where an earlier
-    release did.
+    release did. priority: which of the tenant's go first, the highest.
     """
 
     id: str
@@ -130,6 +131,12 @@ class Job:
     tenant: str = DEFAULT
     index_digest: str | None = None
     project: str = ""
+    priority: int = 0
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When attempts at its builds may begin at the latest."""
+        return self.builds[0].deadline
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 from artifacts.store import Artifacts
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
+from relaxd.contract.urgency import Urgency
 from service.core import Core
 from service.domain import Brief, Event, Job, Mark, Queue
 from service.identity import DEFAULT
@@ -45,6 +46,7 @@ class Jobs:
         wait_for_worker: bool = True,
         change: Change | None = None,
         project: str = "",
+        urgency: Urgency = Urgency(),
     ) -> Job:
         """A new job with one queued build per target, or the job that an equal submission with the
         same key made.
@@ -52,7 +54,7 @@ class Jobs:
         Raises UnknownModel, UnknownBlob (samples), IdempotencyConflict, and
         compiler.errors.UnknownTarget; without `wait_for_worker` also NoWorker and TargetNotServed
         where a build would wait. `change` is the entry that the audit log gets with a new job;
-        `project` is whom its usage is added to.
+        `project` is whom its usage is added to; `urgency` orders its builds among the tenant's.
         """
         with tracing.submission(self._core) as span:
             job = submitting.submit(
@@ -65,6 +67,7 @@ class Jobs:
                 wait_for_worker=wait_for_worker,
                 change=change,
                 project=project,
+                urgency=urgency,
             )
             span.note({tracing.JOB: job.id})
             return job

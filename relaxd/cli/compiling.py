@@ -36,6 +36,7 @@ from relaxd.contract.model_folder import require_model
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from relaxd.contract.typed import read_typed
+from relaxd.contract.urgency import Urgency
 from relaxd.errors import DeclarationError, RelaxdError, UnverifiedError
 from relaxd.reports import sentences
 
@@ -147,6 +148,8 @@ def compile_command(
     dump: Dump = None,
     require_verified: RequireVerified = False,
     project: declare.Project = "",
+    priority: declare.Priority = 0,
+    deadline: declare.Deadline = None,
     server: declare.Server = None,
     token: declare.Token = None,
     detach: Detach = False,
@@ -177,6 +180,7 @@ def compile_command(
         grid=grid,
         operators=operators,
     )
+    urgency = Urgency.of(priority, deadline)
     if detach and require_verified:
         raise DeclarationError(
             "--require-verified cannot be kept with --detach",
@@ -209,6 +213,7 @@ def compile_command(
                 samples=samples,
                 wait_for_worker=wait_for_worker,
                 project=project,
+                urgency=urgency,
                 on_upload=moved,
             )
         if not detach:

@@ -14,6 +14,7 @@ from relaxd.contract.dims.names import unquote_name
 from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.contract.options import Flavour, Precision, PrecisionOver, WeightForm
 from relaxd.contract.request import CompileRequest
+from relaxd.contract.urgency import HIGHEST, LOWEST
 from relaxd.errors import DeclarationError
 
 PANEL = "Declarations"
@@ -166,6 +167,23 @@ Project = Annotated[
         metavar="NAME",
         envvar="RELAXD_PROJECT",
         help="With a server: whom its usage is counted for.",
+        show_default=False,
+    ),
+]
+Priority = Annotated[
+    int,
+    typer.Option(
+        "--priority",
+        metavar=f"{LOWEST}..{HIGHEST}",
+        help="With a server: which of the tenant's builds go first, the highest.",
+    ),
+]
+Deadline = Annotated[
+    str | None,
+    typer.Option(
+        "--deadline",
+        metavar="SECONDS|30m|2h|TIME",
+        help="With a server: when builds may begin at the latest.",
         show_default=False,
     ),
 ]

@@ -10,7 +10,7 @@ from relaxd.cli import declarations as declare
 from relaxd.cli.command import Command, Json
 from relaxd.cli.console import Exit, print_json, render_error, stdout
 from relaxd.cli.following import follow
-from relaxd.cli.views import builds_table, digest_lines, jobs_table, warning_lines
+from relaxd.cli.views import builds_table, digest_lines, jobs_table, urgency_line, warning_lines
 from relaxd.client import Client, JobHandle
 from relaxd.client.job import failure_of
 from relaxd.contract.bundle.numerics import Numerics
@@ -115,6 +115,8 @@ def _show(job: JobHandle, as_json: bool) -> None:
         return
     console = stdout()
     console.print(jobs_table([job.document]), "", builds_table(job.builds))
+    if urgency := urgency_line(job.document):
+        console.print("", urgency, sep="\n")
     if digests := digest_lines(job.builds):
         console.print("", *map(escape, digests), sep="\n", soft_wrap=True)
     for build in job.builds:

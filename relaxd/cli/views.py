@@ -211,6 +211,15 @@ def digest_lines(builds: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def urgency_line(job: dict[str, Any]) -> str:
+    """A job's priority and deadline in words, empty where it has neither."""
+    parts = [f"priority {job['priority']}"] if job.get("priority") else []
+    if job.get("deadline"):
+        until = datetime.fromisoformat(job["deadline"]).astimezone()
+        parts.append(f"builds may begin until {until:%Y-%m-%d %H:%M:%S}")
+    return ", ".join(parts)
+
+
 def targets_table(targets: list[dict[str, Any]]) -> Table:
     """One target a row; the workers' column is there when a service was asked."""
     served = any("workers" in target for target in targets)

@@ -33,6 +33,7 @@ from relaxd.contract.bundle.report import Report as BuildReport
 from relaxd.contract.canonical import digest_of, is_digest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
+from relaxd.contract.urgency import Deadline, Urgency
 from relaxd.provenance.checking import check_folder
 from relaxd.provenance.freshness import Policy
 
@@ -84,6 +85,8 @@ class Client(Administration, Registry):
         idempotency_key: str | None = None,
         wait_for_worker: bool = True,
         project: str = "",
+        priority: int = 0,
+        deadline: Deadline | None = None,
         on_upload: Report | None = None,
         operators: Operators = (),
     ) -> JobHandle:
@@ -93,9 +96,12 @@ class Client(Administration, Registry):
         and its data, bytes, an onnx.ModelProto or the digest of an uploaded model; the rest as in
         `compiler.compile_model`. Raises DeclarationError before anything is sent if a
         declaration is malformed; without `wait_for_worker`, ServerError where no running worker
-        compiles for a target. project: whom usage is counted for. on_upload: gets the bytes sent
-        and the bytes in all. operators: a file of custom operators, or what it declares.
+        compiles for a target. project: whom usage is counted for. priority: -10 to 10, the
+        tenant's highest go first. deadline: when builds may begin at the latest, `"30m"`, seconds
+        from the submission, or a time. on_upload: gets the bytes sent and the bytes in all.
+        operators: a file of custom operators, or what it declares.
         """
+        urgency = Urgency.of(priority, deadline)
         request = CompileRequest.of(
             dims=dims,
             inputs=inputs,
@@ -112,6 +118,7 @@ class Client(Administration, Registry):
             idempotency_key=idempotency_key,
             wait_for_worker=wait_for_worker,
             project=project,
+            urgency=urgency,
             on_upload=on_upload,
         )
 
@@ -124,13 +131,14 @@ class Client(Administration, Registry):
         idempotency_key: str | None = None,
         wait_for_worker: bool = True,
         project: str = "",
+        urgency: Urgency = Urgency(),
         on_upload: Report | None = None,
     ) -> JobHandle:
         """Do what `compile` does, with declarations that were read before."""
         document = self._document(model, request, samples, on_upload)
         headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
         name = name_of(model)
-        params = {"name": name} if name else {}
+        params = urgency.parameters | ({"name": name} if name else {})
         if project:
             params["project"] = project
         if not wait_for_worker:

@@ -19,6 +19,7 @@ from relaxd.contract.bundle.numerics import Numerics
 from relaxd.contract.model_folder import require_model
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
+from relaxd.contract.urgency import Deadline, Urgency
 
 if TYPE_CHECKING:
     from relaxd.loader.model import Model as Loaded
@@ -62,13 +63,16 @@ def compile(
     token: str | None = None,
     timeout: float | None = None,
     wait_for_worker: bool = False,
+    priority: int = 0,
+    deadline: Deadline | None = None,
     on_progress: Progress = lambda target, message: None,
     operators: Operators = (),
 ) -> dict[str, CompiledBundle]:
     """Compile a model into `output`, `output/TARGET` with several targets; the bundles by target.
 
     server: a service's URL, by default RELAXD_SERVER; without either, the compiler that is
-    installed here compiles. The declarations are as in `Client.compile`. Raises the first target's
+    installed here compiles, at once. The declarations, priority and deadline are as in
+    `Client.compile`. Raises the first target's
     error: JobFailed on a service, CompileError here; WaitTimeout after `timeout` seconds on a
     service, where the job goes on; ExtraMissing where there is no compiler.
     """
@@ -90,6 +94,7 @@ def compile(
         token=token,
         timeout=timeout,
         wait_for_worker=wait_for_worker,
+        urgency=Urgency.of(priority, deadline),
         on_progress=on_progress,
     )
 
@@ -105,6 +110,7 @@ def compile_request(
     timeout: float | None = None,
     wait_for_worker: bool = False,
     project: str = "",
+    urgency: Urgency = Urgency(),
     on_progress: Progress = lambda target, message: None,
 ) -> dict[str, CompiledBundle]:
     """Do what `compile` does, with declarations that were read before."""
@@ -113,7 +119,12 @@ def compile_request(
         return _here(model, request, samples, Path(output), on_progress)
     with Client(server, token=token) as client:
         job = client.submit(
-            model, request, samples=samples, wait_for_worker=wait_for_worker, project=project
+            model,
+            request,
+            samples=samples,
+            wait_for_worker=wait_for_worker,
+            project=project,
+            urgency=urgency,
         )
         for event in job.events(timeout=timeout):
             if event.target is not None:

@@ -7,8 +7,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Failure:
-    """`code` is stable (`import.unsupported_op`); `stage` is a Stage; `details` holds JSON types;
-    None fields do not apply.
+    """`code` is stable (`import.unsupported_op`); `stage` is a Stage, or empty
+    where no attempt began; `details` holds JSON types; None fields do not apply.
     """
 
     code: str

@@ -37,6 +37,8 @@ JOB = {
     "request": REQUEST,
     "builds": [BUILD],
     "index": BUNDLE,
+    "priority": 0,
+    "deadline": None,
 }
 BRIEF = {
     "id": JOB_ID,

@@ -8,6 +8,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from sse_starlette.sse import EventSourceResponse
 
 from relaxd.contract.states import State
+from relaxd.contract.urgency import HIGHEST, LOWEST, Urgency
 from service.api.audit import change_by, record_success
 from service.api.context import UseJobs, UsePrincipal, UseServices, UseWatch
 from service.api.documents import JOB_CONTENT, read_job, width_of
@@ -52,6 +53,19 @@ OfProject = Annotated[
         description="The project that its usage is counted for.", max_length=100, pattern=PROJECT
     ),
 ]
+Priority = Annotated[
+    int,
+    Query(ge=LOWEST, le=HIGHEST, description="Which of the tenant's builds go first: the highest."),
+]
+DeadlineText = Annotated[
+    str | None,
+    Query(
+        max_length=40,
+        description="When an attempt may begin at the latest: `90` (seconds), `30m`, `2h`, or a "
+        "time as `2026-01-31T08:00:00Z`. A build that still waits then ends as `timed_out` with "
+        "`build.deadline`.",
+    ),
+]
 EVENT_STREAM = {
     "type": "string",
     "contentMediaType": "text/event-stream",
@@ -92,12 +106,14 @@ async def compile_model(
     wait: Wait = None,
     wait_for_worker: WaitForWorker = True,
     project: OfProject = "",
+    priority: Priority = 0,
+    deadline: DeadlineText = None,
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
     """202 and the job as it stands; with `wait`, 200 and the job if it ends within that time,
     whatever its outcome.
     """
-    change = change_by(request, status=202)
+    change, urgency = change_by(request, status=202), Urgency.of(priority, deadline)
     async with receive(request, services.core) as form:
 
         def store_and_submit() -> Job:
@@ -110,6 +126,7 @@ async def compile_model(
                 wait_for_worker,
                 change,
                 project,
+                urgency,
             )
 
         job = await run_in_thread(store_and_submit, width=width_of(form.request))
@@ -135,14 +152,16 @@ async def submit(
     name: Annotated[Name | None, Query(description="The model's name, for people.")] = None,
     wait_for_worker: WaitForWorker = True,
     project: OfProject = "",
+    priority: Priority = 0,
+    deadline: DeadlineText = None,
     idempotency_key: IdempotencyKey = None,
 ) -> JobOut:
     """Upload the model under /v2/ first; 202 and the job as it stands."""
+    urgency = Urgency.of(priority, deadline)
     model, declared = await read_job(request, services.settings)
     change = change_by(request, status=202)
-    submission = partial(
-        jobs.submit, model, declared, idempotency_key, name, wait_for_worker, change, project
-    )
+    known = (idempotency_key, name, wait_for_worker, change, project, urgency)
+    submission = partial(jobs.submit, model, declared, *known)
     job = await run_in_thread(submission, width=width_of(declared))
     record_success(request, change)
     return await _answer(request, response, job)

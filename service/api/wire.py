@@ -261,6 +261,7 @@ class JobOut(Document):
     where known.
 
     `index`, once the job has ended, is the OCI index over the bundles of all its targets.
+    `priority` orders the tenant's builds; `deadline` is when one may begin at the latest.
     """
 
     id: str
@@ -272,6 +273,8 @@ class JobOut(Document):
     request: dict[str, Any]
     builds: list[BuildOut]
     index: BundleOut | None
+    priority: int
+    deadline: datetime | None
 
     @classmethod
     def of(cls, job: Job) -> "JobOut":
@@ -286,6 +289,8 @@ class JobOut(Document):
             request=job.request.to_json(),
             builds=[BuildOut.of(build) for build in job.builds],
             index=BundleOut(**job.index.to_json()) if job.index else None,
+            priority=job.priority,
+            deadline=job.deadline,
         )
 
 

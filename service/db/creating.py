@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Table, bindparam, insert, text, update
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from relaxd.contract.text import sanitize
+from relaxd.contract.urgency import Urgency
 from service.db import records
 from service.db.schema import audit, builds, counters, events, jobs
 from service.db.transaction import Note, Transaction, counter_of, finish_note
@@ -21,9 +22,9 @@ Row = dict[str, Any]
 
 _WRITTEN = {
     jobs: "id kind state model model_name request idempotency_key fingerprint created_at "
-    "finished_at last_seq tenant index_digest project",
+    "finished_at last_seq tenant index_digest project priority",
     builds: "id job_id position target capability state action_key cached artifact report profile "
-    "numerics error created_at finished_at rung_at tenant",
+    "numerics error created_at finished_at rung_at tenant deadline due_at",
     events: "job_id seq time type target data",
     audit: "time tenant principal action subject outcome request_id detail",
 }
@@ -63,16 +64,18 @@ class NewJob:
     parts: Sequence[Row]
     note: Note
     outcomes: Mapping[str, Outcome]
+    urgency: Urgency
     entry: Row | None = None
 
 
 def create(tx: Transaction, new: NewJob) -> Job:
     """Write the job, its builds, events and entry, and count the builds that have ended."""
-    builds_of = [_build(tx, part, new.outcomes.get(part["target"])) for part in new.parts]
+    builds_of = [_build(tx, new, part) for part in new.parts]
     state = job_state([State(build["state"]) for build in builds_of])
     notes = _events(tx, new, state)
     job = {
         **new.header,
+        "priority": new.urgency.priority,
         "state": state,
         "created_at": tx.now,
         "finished_at": tx.now if state.terminal else None,
@@ -94,10 +97,12 @@ def _is_clean(document: Any) -> bool:
     return not deep and not any(part in text for part in odd)
 
 
-def _build(tx: Transaction, part: Row, outcome: Outcome | None) -> Row:
-    """A row that is queued, or has ended so."""
+def _build(tx: Transaction, new: NewJob, part: Row) -> Row:
+    """A row that is queued, or has ended at once."""
+    outcome = new.outcomes.get(part["target"])
     values = records.outcome_values(outcome or Outcome(State.QUEUED))
     times = {"created_at": tx.now, "rung_at": tx.now, "finished_at": tx.now if outcome else None}
+    times |= {"deadline": new.urgency.ends_at(tx.now), "due_at": new.urgency.due_at(tx.now)}
     return {**part, "state": outcome.state if outcome else State.QUEUED, **values, **times}
 
 
@@ -144,6 +149,7 @@ def _job(new: NewJob, row: Row, parts: Sequence[Row]) -> Job:
         tenant=row["tenant"],
         index_digest=row["index_digest"],
         project=row["project"],
+        priority=row["priority"],
     )
 
 
@@ -164,4 +170,5 @@ def _as_build(row: Row, outcome: Outcome | None) -> Build:
         error=outcome.error if outcome else None,
         finished_at=records.maybe(row["finished_at"]),
         tenant=row["tenant"],
+        deadline=records.maybe(row["deadline"]),
     )

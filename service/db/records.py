@@ -64,6 +64,7 @@ def build_from(row: Row[Any]) -> Build:
         waiting_on=row.waiting_on,
         cancel_requested=row.cancel_requested,
         tenant=row.tenant,
+        deadline=maybe(row.deadline),
     )
 
 
@@ -82,6 +83,7 @@ def job_from(row: Row[Any], builds: Sequence[Build]) -> Job:
         tenant=row.tenant,
         index_digest=row.index_digest,
         project=row.project,
+        priority=row.priority,
     )
 
 

@@ -44,6 +44,7 @@ jobs = Table(
     Column("tenant", String(40), nullable=False, server_default=DEFAULT),
     Column("index_digest", String(80)),
     Column("project", String(100), nullable=False, server_default=""),
+    Column("priority", Integer, nullable=False, server_default="0"),
     Index("ix_jobs_tenant", "tenant", "kind", "created_at"),
     Index("ix_jobs_newest", "kind", "created_at"),
     Index("ix_jobs_listed", "kind", "state", "created_at"),
@@ -79,7 +80,9 @@ builds = Table(
     Column("rung_at", Seconds, nullable=False),
     Column("log_lines", Integer, nullable=False, server_default="0"),
     Column("tenant", String(40), nullable=False, server_default=DEFAULT),
-    Index("ix_builds_tenant", "state", "tenant", "created_at"),
+    Column("deadline", Seconds),
+    Column("due_at", Seconds, nullable=False, server_default="0"),
+    Index("ix_builds_due_at", "state", "tenant", "due_at", "capability"),
     Index("ix_builds_job", "job_id", "position", unique=True),
     Index("ix_builds_state", "state", "created_at"),
     Index("ix_builds_action_key", "action_key"),
@@ -89,6 +92,13 @@ builds = Table(
         "state",
         sqlite_where=text("state IN ('queued', 'running')"),
         postgresql_where=text("state IN ('queued', 'running')"),
+    ),
+    Index(
+        "ix_builds_deadline",
+        "state",
+        "deadline",
+        sqlite_where=text("deadline IS NOT NULL"),
+        postgresql_where=text("deadline IS NOT NULL"),
     ),
     # Single flight: at most one build of an action key runs, and its lease is the flight's.
     Index(

@@ -9,7 +9,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +24,15 @@ from relaxd.http.hosts import is_loopback
 from relaxd.http.interpreter import prefer_latency
 from service.api.app import create_app
 from service.bootstrap import Services, build
+from service.core import Core
 from service.db import recovery
 from service.db.pools import declare
-from service.errors import ServiceError
+from service.errors import DatabaseUnavailable, ServiceError
 from service.observability import logs, metrics
 from service.pools import read_pools
 from service.processes.supervisor import Supervisor
 from service.settings import Settings, read_settings
+from service.usecases.builds import sweeping
 from service.workers.scratch import Workshop
 
 WORKERS = "service.workers"
@@ -215,6 +217,7 @@ async def _run(
     async with asyncio.TaskGroup() as group:
         group.create_task(supervisor.run(stopping))
         group.create_task(_announce(server, address, services.settings, workers))
+        group.create_task(_keep_deadlines(services.core, stopping))
         try:
             if not stopping.is_set():
                 await server.serve(sockets=[listener])
@@ -254,6 +257,17 @@ def _ignore_repeated_signals(stopping: asyncio.Event) -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+
+
+async def _keep_deadlines(core: Core, stopping: asyncio.Event) -> None:
+    """End builds whose deadline has passed, here since there may be no worker."""
+    while not stopping.is_set():
+        try:
+            await asyncio.to_thread(sweeping.end_late, core)
+        except DatabaseUnavailable as error:
+            logger.warning("deadlines were not looked at", error=str(error))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), core.settings.sweep_s)
 
 
 async def _announce(

@@ -16,6 +16,7 @@ from compiler.isolation.messages import CompileJob
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import TRANSITIONS, State
+from relaxd.contract.urgency import Urgency
 from service.core import Core
 from service.db.engine import Database
 from service.domain import Artifact, Claim, EventType, Outcome, job_state
@@ -74,12 +75,14 @@ class JobStates(RuleBasedStateMachine):
         return [build for job in self.jobs.list(1000) for build in job.builds]
 
     @rule(
-        model=st.integers(0, 1), names=st.lists(st.sampled_from(TARGETS), min_size=1, unique=True)
+        model=st.integers(0, 1),
+        names=st.lists(st.sampled_from(TARGETS), min_size=1, unique=True),
+        priority=st.integers(-2, 2),
+        deadline=st.sampled_from([None, "10s", "1m"]),
     )
-    def submit(self, model, names):
-        self.submitted.append(
-            self.jobs.submit(self.models[model], CompileRequest(targets=tuple(names))).id
-        )
+    def submit(self, model, names, priority, deadline):
+        request, urgency = CompileRequest(targets=tuple(names)), Urgency.of(priority, deadline)
+        self.submitted.append(self.jobs.submit(self.models[model], request, urgency=urgency).id)
 
     @rule(pick=PICK)
     def answer(self, pick):
@@ -134,6 +137,13 @@ class JobStates(RuleBasedStateMachine):
         self.clock.advance(seconds)
         sweeping.reclaim(self.core)
         sweeping.ring_again(self.core, TARGETS, 2)
+        sweeping.end_late(self.core)
+
+    @invariant()
+    def only_a_deadline_that_has_passed_ends_a_build(self):
+        for build in self.builds():
+            if build.error and build.error.code == "build.deadline":
+                assert build.deadline <= build.finished_at
 
     @invariant()
     def builds_keep_to_the_table(self):
@@ -183,6 +193,7 @@ class JobStates(RuleBasedStateMachine):
         for _ in range(3 * len(self.builds()) + 3):
             self.clock.advance(31)
             sweeping.reclaim(self.core)
+            sweeping.end_late(self.core)
             self.doorbell.rings.clear()
             sweeping.ring_again(self.core, TARGETS, 1)
             for build_id in self.doorbell.rings:

@@ -13,7 +13,7 @@ from service.db.schema import builds
 from service.db.transaction import Transaction
 from service.domain import Build, Claim, EventType, Job, Outcome
 from service.errors import StaleClaim
-from service.usecases.builds import scheduling
+from service.usecases.builds import ending, scheduling
 from service.usecases.tenants import sharing
 
 FOREIGN = "another"
@@ -90,6 +90,9 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: _Key, worker: str) -> 
     )
     if holder := tx.connection.execute(running).one_or_none():
         _park(tx, build, key.flight_key, holder.id if holder.tenant == job.tenant else FOREIGN)
+        return None
+    if build.deadline and build.deadline <= records.moment(tx.now):
+        tx.end(build, ending.late_outcome(build.deadline))
         return None
     if not scheduling.enter(tx, job.tenant):
         return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from sqlalchemy import select
 
@@ -17,6 +18,18 @@ from service.usecases.store import grants, indexing
 from service.usecases.store.dumping import lacks_dump
 
 CANCELLED = Outcome(State.CANCELLED)
+
+
+def late_outcome(deadline: datetime) -> Outcome:
+    """The end of a build whose deadline passed before an attempt began."""
+    failure = Failure(
+        code="build.deadline",
+        stage="",
+        message=f"no worker could begin before the deadline, {deadline:%Y-%m-%d %H:%M:%S} UTC",
+        hint="submit it again with a later deadline, or a higher priority",
+        details={"deadline": deadline.isoformat()},
+    )
+    return Outcome(State.TIMED_OUT, error=failure)
 
 
 def finish(core: Core, claim: Claim, outcome: Outcome) -> None:

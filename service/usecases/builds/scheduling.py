@@ -3,7 +3,8 @@
 Start-time fair queuing, where every build counts alike: a tenant's next turn begins when its last
 one ends (`served`), or with the latest turn that anyone has begun if it had nothing to do
 meanwhile. A turn is 1 / weight long, and the earliest beginning comes first. So nobody saves turns
-up.
+up. Of a tenant's own builds the one that is due first begins (`Urgency.due_at`), and none whose
+deadline has passed.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ from service.domain import Kind
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A tenant with queued builds; `oldest` is when the first of them was submitted."""
+    """A tenant with queued builds; `oldest` is when the first one to begin was submitted."""
 
     name: str
     weight: float
@@ -57,14 +58,15 @@ one that would emulate it."""
 def next_build(
     core: Core, capabilities: Collection[str], elsewhere: Collection[str] = ()
 ) -> str | None:
-    """The id of the build that a free worker should take, which another may take first: the oldest
-    one that could run, of the tenant that runs least for its weight and whose turn it is.
+    """The id of the build that a free worker should take, which another may take first: the one
+    due first that could run, of the tenant that runs least for its weight and whose turn it is.
 
     elsewhere: targets of which another worker executes the builds, and this one does not.
     """
     with core.reading() as tx:
         for tenant in sorted(_candidates(tx, capabilities), key=lambda candidate: candidate.order):
-            first = ready(capabilities).where(builds.c.tenant == tenant.name).limit(1)
+            mine = ready(tx, capabilities).where(builds.c.tenant == tenant.name)
+            first = mine.order_by(builds.c.due_at, builds.c.id).limit(1)
             if elsewhere:
                 first = first.where(leave_to_others(tx, elsewhere))
             if row := tx.connection.execute(first).one_or_none():
@@ -76,7 +78,7 @@ def _candidates(tx: Transaction, capabilities: Collection[str]) -> list[_Candida
     now = _latest_turn(tx)
     of_tenant = builds.c.tenant == tenants.c.name
     queued = and_(of_tenant, builds.c.state == State.QUEUED, builds.c.capability.in_(capabilities))
-    oldest = select(builds.c.created_at).where(queued).order_by(builds.c.created_at).limit(1)
+    oldest = select(builds.c.created_at).where(queued).order_by(builds.c.due_at).limit(1)
     query = select(tenants, oldest.scalar_subquery().label("oldest"), _running().label("running"))
     return [
         candidate
@@ -125,19 +127,22 @@ def enter(tx: Transaction, tenant: str) -> bool:
     return True
 
 
-def ready(capabilities: Collection[str]) -> Select[str, str]:
-    """Queued builds that ask for one of these capabilities, of which no equal runs,
-    oldest first.
+def ready(tx: Transaction, capabilities: Collection[str]) -> Select[str, str]:
+    """Queued builds that ask for one of these capabilities and may begin: no equal one runs, and
+    their deadline has not passed.
     """
-    other = builds.alias()
-    flying = exists().where(
-        other.c.action_key == builds.c.action_key, other.c.state == State.RUNNING
-    )
     wanted = builds.c.capability.in_(capabilities)
-    queued = select(builds.c.id, builds.c.capability).where(
-        builds.c.state == State.QUEUED, wanted, ~flying
+    is_late = and_(builds.c.deadline.is_not(None), builds.c.deadline <= tx.now)
+    return select(builds.c.id, builds.c.capability).where(
+        builds.c.state == State.QUEUED, wanted, ~is_late, ~has_running_equal()
     )
-    return queued.order_by(builds.c.created_at, builds.c.id)
+
+
+def has_running_equal() -> ColumnElement[bool]:
+    """The condition on builds of which an equal one runs."""
+    other = builds.alias()
+    same = other.c.action_key == builds.c.action_key
+    return exists().where(same, other.c.state == State.RUNNING)
 
 
 def leave_to_others(tx: Transaction, elsewhere: Collection[str]) -> ColumnElement[bool]:
@@ -160,7 +165,7 @@ def positions(tx: Transaction, tenant: str) -> dict[str, int]:
             builds.c.state == State.QUEUED,
             builds.c.capability != Kind.INSPECT,
         )
-        .order_by(builds.c.created_at, builds.c.id)
+        .order_by(builds.c.due_at, builds.c.id)
         .limit(MOST_POSITIONS)
     )
     ahead: Counter[str] = Counter()

@@ -1,15 +1,19 @@
-"""Sweeping: re-queues builds of silent workers, and rings again for queued builds."""
+"""Sweeping: re-queues builds of silent workers, rings again for queued builds, and ends those whose
+deadline has passed.
+"""
 
 from collections.abc import Collection
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, and_, select, update
 
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage, State
 from service.core import Core
+from service.db import records
 from service.db.schema import builds
+from service.db.transaction import Transaction
 from service.usecases.builds import scheduling
-from service.usecases.builds.ending import follow_up, take_back
+from service.usecases.builds.ending import follow_up, late_outcome, take_back
 
 
 def reclaim(core: Core) -> int:
@@ -54,8 +58,9 @@ def ring_again(
         return 0
     with core.writing() as tx:
         lost = (
-            scheduling.ready(capabilities)
+            scheduling.ready(tx, capabilities)
             .where(builds.c.rung_at <= tx.now - core.settings.ring_after_s)
+            .order_by(builds.c.created_at, builds.c.id)
             .limit(slots)
         )
         if elsewhere:
@@ -69,3 +74,28 @@ def ring_again(
     for row in build_ids:
         core.doorbell.ring(row.id, row.capability)
     return len(build_ids)
+
+
+def end_late(core: Core) -> int:
+    """End every queued build whose deadline has passed, but for those whose result an equal one is
+    about to bring; how many.
+    """
+    with core.reading() as tx:
+        late = select(builds.c.job_id, builds.c.id).where(_is_late(tx))
+        rows = tx.connection.execute(late.order_by(builds.c.deadline)).all()
+    return sum(_end_late(core, row.job_id, row.id) for row in rows)
+
+
+def _is_late(tx: Transaction) -> ColumnElement[bool]:
+    is_queued = builds.c.state == State.QUEUED
+    return and_(is_queued, builds.c.deadline <= tx.now, ~scheduling.has_running_equal())
+
+
+def _end_late(core: Core, job_id: str, build_id: str) -> bool:
+    with core.writing() as tx:
+        build = tx.build(job_id, build_id)
+        query = select(builds.c.deadline).where(builds.c.id == build_id, _is_late(tx))
+        deadline = tx.connection.execute(query).scalar_one_or_none()
+        if deadline is not None:
+            tx.end(build, late_outcome(records.moment(deadline)))
+    return deadline is not None

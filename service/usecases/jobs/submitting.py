@@ -13,6 +13,8 @@ from artifacts.store import hex_of
 from relaxd.contract.canonical import canonical_bytes, digest_of
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
+from relaxd.contract.urgency import Urgency
+from relaxd.errors import DeclarationError
 from service.core import Core
 from service.db.creating import NewJob, create
 from service.db.schema import jobs
@@ -49,9 +51,10 @@ def submit(
     wait_for_worker: bool = True,
     change: Change | None = None,
     project: str = "",
+    urgency: Urgency = Urgency(),
 ) -> Job:
     """See `Jobs.submit`; an inspection gets one build, whatever targets it names. Raises
-    DeclarationError where weights are to be calibrated without samples.
+    DeclarationError where weights are to be calibrated without samples, or the deadline has passed.
     """
     if kind is Kind.COMPILE:
         request.require_samples()
@@ -68,6 +71,7 @@ def submit(
     fingerprint = digest_of(document)
     if idempotency_key and (job := _earlier(core, idempotency_key, fingerprint, tenant)):
         return job
+    _require_time(core, urgency)
     if not wait_for_worker:
         fleet.require(core, {each["target"]: each["capability"] for each in build_targets})
     admission.admit(core, status, len(targets), len(document))
@@ -85,7 +89,7 @@ def submit(
         "index_digest": indexing.prepare_index(core, tenant, _artifacts(known)),
     }
     try:
-        job = _write(core, request, header, build_targets, known, change)
+        job = _write(core, request, header, build_targets, known, change, urgency)
     except IntegrityError:
         # Somebody used the key between our look and our insert.
         if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint, tenant)):
@@ -95,6 +99,17 @@ def submit(
         if build.state is State.QUEUED:
             core.doorbell.ring(build.id, build.capability)
     return indexing.with_index(job)
+
+
+def _require_time(core: Core, urgency: Urgency) -> None:
+    now = core.clock()
+    ends = urgency.ends_at(now)
+    if ends is not None and ends <= now:
+        raise DeclarationError(
+            f"the deadline passed {now - ends:.0f} s ago",
+            field="deadline",
+            hint="give a later one, or leave it out",
+        )
 
 
 def _status(core: Core, tenant: str, model: str, request: CompileRequest) -> AdmissionStatus:
@@ -155,6 +170,7 @@ def _write(
     build_targets: Sequence[Mapping[str, str]],
     known: Mapping[str, Answer],
     change: Change | None,
+    urgency: Urgency,
 ) -> Job:
     """The job and all that is written with it."""
     job_id, tenant = header["id"], header["tenant"]
@@ -176,7 +192,7 @@ def _write(
     outcomes = {target: answer.outcome for target, answer in known.items()}
     with core.writing_at_once() as tx:
         entry = auditing.entry_of(change, tx.now, tenant=tenant, subject=job_id) if change else None
-        job = create(tx, NewJob(request, header, rows, note, outcomes, entry))
+        job = create(tx, NewJob(request, header, rows, note, outcomes, urgency, entry))
     if change:
         change.written = True
     if job.state.terminal:  # every result was in the cache, and the statement above is one

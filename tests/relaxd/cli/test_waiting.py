@@ -13,7 +13,8 @@ from compiler.targets import resolve
 from relaxd.cli import following
 from relaxd.client import transport
 from service.domain import Kind
-from service.usecases.builds import fleet
+from service.usecases.builds import fleet, sweeping
+from tests.e2e.deployment import until
 from tests.service.live import Live, live
 
 TARGETS = ("--target", "x86-64-v2", "--target", "x86-64-v3")
@@ -107,3 +108,26 @@ def test_a_job_that_waits_for_the_broker_says_so(
     timer.join()
     assert ended.code == 1
     assert ended.err.count("x86-64-v3: queued: the message broker does not answer") == 1
+
+
+def test_a_deadline_that_no_worker_meets(served: Any, model: str, api: Live) -> None:
+    command = ("compile", model, "--target", "x86-64-v2", "--wait-for-worker", "--detach")
+    urgent = served(*command, "--priority", "3", "--deadline", "30m").out.strip()
+    shown = served("jobs", "show", urgent).out
+    assert "priority 3, builds may begin until 20" in shown
+    late = served(*command, "--deadline", "0.001").out.strip()
+    until(lambda: sweeping.end_late(api.services.core), 20, "a late build")
+    ended = served("jobs", "follow", late)
+    assert ended.code == 1
+    assert "no worker could begin before the deadline" in ended.out
+    assert "a later deadline, or a higher priority" in ended.out
+    assert "timed_out" in ended.out
+
+
+def test_an_urgency_that_means_nothing_is_refused_before_anything_is_sent(
+    served: Any, model: str, api: Live
+) -> None:
+    ended = served("compile", model, "--deadline", "soon")
+    assert (ended.code, "as in 90, 30m" in ended.err) == (2, True)
+    assert served("compile", model, "--priority", "11").code == 2
+    assert api.services.jobs.list() == []

@@ -1,6 +1,7 @@
 import io
 import json
 import tarfile
+from datetime import datetime
 
 import httpx
 import numpy as np
@@ -29,6 +30,32 @@ def test_a_posted_model_is_compiled_within_the_wait(api: Live) -> None:
         == 200
     )
     assert api.http.get(answer.headers["Location"]).json() == job
+
+
+def test_a_job_shows_its_priority_and_deadline(api: Live) -> None:
+    plain = api.compile(b"urgent").json()
+    assert (plain["priority"], plain["deadline"]) == (0, None)
+    urgent = api.compile(b"urgent", priority=-3, deadline="2099-01-31T10:00:00+02:00").json()
+    assert (urgent["priority"], urgent["deadline"]) == (-3, "2099-01-31T08:00:00Z")
+    body = {"model": api.upload(b"urgent")}
+    job = api.http.post("/v1/jobs", json=body, params={"priority": 10, "deadline": "2h"}).json()
+    created, ends = (datetime.fromisoformat(job[name]) for name in ("created_at", "deadline"))
+    assert (job["priority"], (ends - created).total_seconds()) == (10, 7200)
+    assert api.http.get(f"/v1/jobs/{job['id']}").json()["deadline"] == job["deadline"]
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/compile"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("priority", 11), ("priority", "x"), ("deadline", "soon"), ("deadline", "0"),
+     ("deadline", "2001-01-01T00:00:00Z")],
+)  # fmt: skip
+def test_an_urgency_that_means_nothing(api: Live, path: str, name: str, value: object) -> None:
+    form = {"model": ("m.onnx", MODEL)}
+    body = {"json": {"model": api.upload()}} if path == "/v1/jobs" else {"files": form}
+    answer = api.http.post(path, params={name: str(value)}, **body)
+    assert answer.status_code == 422
+    assert name in answer.text
 
 
 def test_without_a_wait_the_answer_is_the_job_as_it_stands(api: Live) -> None:
@@ -118,7 +145,7 @@ def test_a_bad_request_is_a_problem_with_its_field(
 
 
 def _post(api: Live, **options: object) -> httpx.Response:
-    return api.http.post("/v1/compile", **options)  # type: ignore[arg-type]
+    return api.http.post("/v1/compile", **options)
 
 
 @pytest.mark.parametrize(

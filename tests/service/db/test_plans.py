@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from sqlalchemy import event
+from sqlalchemy import event, text
 
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
+from relaxd.contract.urgency import Urgency
 from service.core import Core
 from service.db.pools import declare
 from service.domain import EventType, Outcome
@@ -22,7 +23,7 @@ from service.usecases import chores, counting
 from service.usecases.builds import claiming, ending, fleet, reporting, scheduling, sweeping
 from service.usecases.readiness import Readiness
 from service.usecases.store import expiring, pinning
-from tests.service.db.filling import OLD, QUEUED, RUNNING, fill
+from tests.service.db.filling import OLD, QUEUED, RUNNING, fill, queue_all
 from tests.service.fakes import FakeClock
 
 pytestmark = pytest.mark.slow
@@ -57,7 +58,8 @@ def statements(core: Core) -> Iterator[Statements]:
 def use_everything(core: Core, jobs: Jobs, model: str, clock: FakeClock) -> None:
     """Every use case that requests, workers or scrapers repeat."""
     request = CompileRequest.of(targets=("native", "x86-64-v3"))
-    job = jobs.submit(model, request, idempotency_key="once")
+    urgency = Urgency.of(3, "1m")
+    job = jobs.submit(model, request, idempotency_key="once", urgency=urgency)
     jobs.submit(model, request, idempotency_key="once")
     jobs.get(job.id), jobs.list(), jobs.list(state=State.FAILED), jobs.events(job.id)
     jobs.marks([job.id, "j1", "j2"]), jobs.wait(job.id, 0.01), jobs.targets()
@@ -95,6 +97,7 @@ def work(core: Core, jobs: Jobs, model: str, clock: FakeClock) -> None:
     assert sweeping.reclaim(core) == 1
     sweeping.ring_again(core, ("native", "inspect"), 2)
     scheduling.next_build(core, ("native", "inspect"))
+    assert sweeping.end_late(core) == 2
     fleet.depart(core, "worker")
 
 
@@ -127,7 +130,7 @@ def test_the_view_of_the_pools_reads_no_more_than_waits_and_runs(core: Core) -> 
             steps = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}").all()
             plan = [row.detail for row in steps]
             (reads,) = {step for step in plan if step.split()[1] == "b"} - {
-                "SEARCH b USING COVERING INDEX ix_builds_tenant (state=? AND tenant=?)"
+                "SEARCH b USING COVERING INDEX ix_builds_due_at (state=? AND tenant=?)"
             }
             assert "INDEX ix_builds_" in reads
             assert not any(step.startswith("SCAN j") for step in plan)
@@ -139,6 +142,50 @@ def test_the_view_of_the_pools_reads_no_more_than_waits_and_runs(core: Core) -> 
     assert not [node for node in nodes if node["Node Type"] == "Seq Scan" and _is_large(node)]
     rows = [node["Actual Rows"] * node["Actual Loops"] for node in nodes if _is_large(node)]
     assert max(rows) <= QUEUED + RUNNING
+
+
+MOST_READ = 20
+"""Rows of builds that a free worker reads to find its next one, of which two of three are others'.
+"""
+
+
+def test_a_worker_finds_its_next_build_among_many_by_the_order_of_an_index(
+    core: Core, statements: Statements
+) -> None:
+    fill(core.db)
+    queue_all(core.db)
+    expected = _first_due(core)
+    statements.listening = True
+    assert scheduling.next_build(core, ("native", "inspect")) == expected
+    assert sweeping.end_late(core) == 0
+    statements.listening = False
+    with core.db.read() as connection:
+        for sql, parameters in statements.parameters.items():
+            if connection.dialect.name == "sqlite":
+                plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).all()
+                steps = [row.detail for row in plan]
+                assert "USE TEMP B-TREE FOR ORDER BY" not in steps
+                assert not [step for step in steps if step.startswith("SCAN builds")]
+            else:
+                explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}"
+                (document,) = connection.exec_driver_sql(explain, parameters).scalar_one()
+                nodes = [node for node in _nodes(document["Plan"]) if _is_large(node)]
+                assert sum(map(_count_read, nodes)) <= MOST_READ, (sql, nodes)
+
+
+def _first_due(core: Core) -> str:
+    """The build that is first by a look at all of them."""
+    query = text(
+        "SELECT id FROM builds WHERE state = 'queued' AND capability = 'native' "
+        "ORDER BY due_at, id LIMIT 1"
+    )
+    with core.db.read() as connection:
+        return str(connection.execute(query).scalar_one())
+
+
+def _count_read(node: dict[str, Any]) -> int:
+    """The rows that a node of a plan read, whether it passed them on or not."""
+    return int((node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"])
 
 
 def _is_large(node: dict[str, Any]) -> bool:

@@ -62,6 +62,19 @@ def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
     ]
 
 
+def test_deadlines_are_kept_without_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELAXD_SWEEP_S", "0.1")
+    with serving(tmp_path, "--workers", "0"):
+        url = f"http://127.0.0.1:{(tmp_path / 'port').read_text().strip()}"
+        form = {"model": ("m.onnx", b"a model")}
+        params = {"deadline": "0.2", "wait": "60"}
+        job = httpx.post(f"{url}/v1/compile", files=form, params=params, timeout=70).json()
+    assert job["state"] == "timed_out"
+    assert job["builds"][0]["error"]["code"] == "build.deadline"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_says_where_it_listens_and_stops_everything(
     tmp_path: Path, number: signal.Signals

@@ -58,7 +58,9 @@ export function Job({ who, route }) {
       <h1>${job.name || short(job.model)}</h1>
       <p class="row" role="status"><${State} state=${job.state} named />
         <span>${STATES[job.state]}${live && job.builds.length > 1 ? `, ${done} of ${job.builds.length} targets done` : ""}${live && place ? `, ${place === 1 ? "next" : ordinal(place)} in the queue` : ""}</span>
-        <span class="quiet" title=${moment(job.created_at)}>${ago(job.created_at)}</span></p>
+        <span class="quiet" title=${moment(job.created_at)}>${ago(job.created_at)}</span>
+        ${job.priority !== 0 && html`<span class="quiet">priority ${job.priority}</span>`}
+        ${job.deadline && html`<span class="quiet">builds may begin until ${moment(job.deadline)}</span>`}</p>
       <div class="end">
         ${live && may(who, "submit") && html`<button type="button" class="button" onClick=${() => post(`v1/jobs/${id}:cancel`, {}).then(setJob, setTrouble)}>Cancel</button>`}
       </div>
