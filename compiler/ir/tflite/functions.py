@@ -8,62 +8,18 @@ from onnx import parser
 DOMAIN = "relaxd.fixed_point"
 _OPSET = 21
 
+# ONNX Runtime's Min, Max and Clip of int64 are wrong beyond 32 bits: comparisons are not.
 _REQUANTIZE = """
 <domain: "relaxd.fixed_point", opset_import: ["": 21]>
-Requantize (x, multiplier, exponent, zero, low, high) => (y)
-{
-    none = Constant <value_int: int = 0> ()
-    one = Constant <value_int: int = 1> ()
+{name} (x, multiplier, exponent, zero, low, high) => (y)
+{{
     two = Constant <value_int: int = 2> ()
-    half_unit = Constant <value_int: int = 1073741824> ()
-    unit = Constant <value_int: int = 2147483648> ()
     factor = Cast <to: int = 7> (multiplier)
     shift = Cast <to: int = 7> (exponent)
-    minus = Neg (shift)
-    left = Max (shift, none)
-    right = Max (minus, none)
-    up = Pow (two, left)
-    down = Pow (two, right)
     wide = Cast <to: int = 7> (x)
-    raised = Mul (wide, up)
-    product = Mul (raised, factor)
-    moved = Add (product, half_unit)
-    rest = Mod (moved, unit)
-    whole = Sub (moved, rest)
-    high_word = Div (whole, unit)
+{scale}
     half = Div (down, two)
-    is_below = Less (high_word, none)
-    is_right = Greater (right, none)
-    is_moved = And (is_below, is_right)
-    correction = Cast <to: int = 7> (is_moved)
-    centred = Add (high_word, half)
-    corrected = Sub (centred, correction)
-    last = Mod (corrected, down)
-    even = Sub (corrected, last)
-    scaled = Div (even, down)
-    wide_zero = Cast <to: int = 7> (zero)
-    shifted = Add (scaled, wide_zero)
-    least = Cast <to: int = 7> (low)
-    most = Cast <to: int = 7> (high)
-    above = Max (shifted, least)
-    within = Min (above, most)
-    y = CastLike (within, zero)
-}
-"""
-_REQUANTIZE_ONCE = """
-<domain: "relaxd.fixed_point", opset_import: ["": 21]>
-RequantizeOnce (x, multiplier, exponent, zero, low, high) => (y)
-{
-    two = Constant <value_int: int = 2> ()
-    bits = Constant <value_int: int = 31> ()
-    factor = Cast <to: int = 7> (multiplier)
-    shift = Cast <to: int = 7> (exponent)
-    right = Sub (bits, shift)
-    down = Pow (two, right)
-    wide = Cast <to: int = 7> (x)
-    product = Mul (wide, factor)
-    half = Div (down, two)
-    moved = Add (product, half)
+{add_half}
     rest = Mod (moved, down)
     even = Sub (moved, rest)
     scaled = Div (even, down)
@@ -71,11 +27,56 @@ RequantizeOnce (x, multiplier, exponent, zero, low, high) => (y)
     shifted = Add (scaled, wide_zero)
     least = Cast <to: int = 7> (low)
     most = Cast <to: int = 7> (high)
-    above = Max (shifted, least)
-    within = Min (above, most)
+    is_high = Greater (shifted, most)
+    is_low = Less (shifted, least)
+    capped = Where (is_high, most, shifted)
+    within = Where (is_low, least, capped)
     y = CastLike (within, zero)
-}
+}}
 """
+_TWICE = _REQUANTIZE.format(
+    name="Requantize",
+    scale="""
+    none = Constant <value_int: int = 0> ()
+    half_unit = Constant <value_int: int = 1073741824> ()
+    unit = Constant <value_int: int = 2147483648> ()
+    minus = Neg (shift)
+    left = Max (shift, none)
+    right = Max (minus, none)
+    up = Pow (two, left)
+    down = Pow (two, right)
+    beyond = Constant <value_int: int = 4294967295> ()
+    below = Neg (beyond)
+    shifted_left = Mul (wide, up)
+    is_over = Greater (shifted_left, beyond)
+    is_under = Less (shifted_left, below)
+    bounded = Where (is_over, beyond, shifted_left)
+    raised = Where (is_under, below, bounded)
+    product = Mul (raised, factor)
+    rounded = Add (product, half_unit)
+    low_bits = Mod (rounded, unit)
+    whole = Sub (rounded, low_bits)
+    high_word = Div (whole, unit)
+""",
+    add_half="""
+    is_below = Less (high_word, none)
+    is_right = Greater (right, none)
+    is_moved = And (is_below, is_right)
+    correction = Cast <to: int = 7> (is_moved)
+    centred = Add (high_word, half)
+    moved = Sub (centred, correction)
+""",
+)
+_ONCE = _REQUANTIZE.format(
+    name="RequantizeOnce",
+    scale="""
+    bits = Constant <value_int: int = 31> ()
+    right = Sub (bits, shift)
+    down = Pow (two, right)
+    product = Mul (wide, factor)
+""",
+    add_half="    moved = Add (product, half)",
+)
 _ROUND_AWAY = """
 <domain: "relaxd.fixed_point", opset_import: ["": 21]>
 RoundAway (x) => (y)
@@ -94,8 +95,7 @@ RoundAway (x) => (y)
 """
 
 FUNCTIONS: dict[str, onnx.FunctionProto] = {
-    body.name: body
-    for body in map(parser.parse_function, (_REQUANTIZE, _REQUANTIZE_ONCE, _ROUND_AWAY))
+    body.name: body for body in map(parser.parse_function, (_TWICE, _ONCE, _ROUND_AWAY))
 }
 """Requantize: integers by `multiplier * 2**(exponent - 31)`, rounded as
 `compiler.ir.tflite.fixed_point` says, plus `zero`, within [low, high], in the dtype of `zero`; the

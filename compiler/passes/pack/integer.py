@@ -78,6 +78,8 @@ class _Rewriter(CallRewriter):
         name = op_name(call)
         if name == "relax.mean" and self.scalar:
             return self._mean(call)
+        if name == "relax.sum" and self.scalar:
+            return self._sum(call)
         if name not in ("relax.matmul", "relax.nn.conv2d"):
             return call
         left, right = call.args[0], self.constant_of(call.args[1])
@@ -220,14 +222,29 @@ class _Rewriter(CallRewriter):
         if not 0 < count * WIDEST <= EXACT:
             return call
         scale, zero = (value.value.numpy().reshape(()) for value in values)
-        total = self.builder_.call_te(
-            lambda x: integer_sum(Left(x, int(zero), "int32"), axes, bool(call.attrs.keepdims)),
+        total = self.builder_.emit(self._add_up(call, data, int(zero), axes))
+        floats = self.builder_.emit(relax.op.astype(total, "float32"))
+        return relax.op.multiply(floats, relax.const(np.float32(scale) / np.float32(count)))
+
+    def _sum(self, call: Any) -> Any:
+        """A sum of bytes that were cast to int32, which would be a buffer of four times the size;
+        itself of others.
+        """
+        stored = self._stored(call.args[0])
+        if stored is None or str(call.ty.dtype) != "int32":
+            return call
+        every = range(stored[0].ty.ndim)
+        axes = [int(axis) for axis in (every if call.attrs.axis is None else call.attrs.axis)]
+        return self._add_up(call, *stored, axes)
+
+    def _add_up(self, call: Any, data: Any, zero: int, axes: Sequence[int]) -> Any:
+        """The program that adds up bytes less a zero point, as the call's sum or mean would."""
+        return self.builder_.call_te(
+            lambda x: integer_sum(Left(x, zero, "int32"), axes, bool(call.attrs.keepdims)),
             data,
             primfunc_name_hint="integer_sum",
             primfunc_attrs=FUSABLE,
         )
-        floats = self.builder_.emit(relax.op.astype(self.builder_.emit(total), "float32"))
-        return relax.op.multiply(floats, relax.const(np.float32(scale) / np.float32(count)))
 
     def _from_bytes(self, expr: Any) -> Any:
         """The call that produces a float32 tensor from 8-bit integers: a cast, or the program that

@@ -97,6 +97,9 @@ def conv(
     for x_zero.
     """
     b.quantized = True
+    if _sums_image(b, x, weight, weight_zero, window, groups):
+        centred = subtract_zero(b, x, x_zero, 1, "int32")
+        return rd.reduce(b, centred, "sum", list(range(2, len(x.shape))), True)
     depth, taps = weight.shape[1], ex.prod(weight.shape[2:])
     if groups == 1:
         weight, weight_zero, rest = _fit_bytes(b, weight, weight_zero, 0)
@@ -128,6 +131,26 @@ def conv(
 
     return (
         _summed(b, partial, parts) if parts else nn_conv.conv(b, left, right, None, window, groups)
+    )
+
+
+def _sums_image(
+    b: Builder, x: Value, weight: Value, zero: Value | None, window: Window, groups: int
+) -> bool:
+    """True where each channel's elements are added up: by weights that are 1, of which there are
+    as many as elements.
+    """
+    return (
+        isinstance(weight, Known)
+        and zero is None
+        and weight.shape[1] == 1
+        and weight.shape[0] == groups
+        and bool((weight.data == 1).all())
+        and not window.padded
+        and all(
+            b.facts.same(size, extent) is True
+            for size, extent in zip(weight.shape[2:], x.shape[2:], strict=True)
+        )
     )
 
 

@@ -2,13 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+
 from compiler.ir.tflite.node import Node
 from compiler.ir.tflite.operators.convolution import plane_of_ones, window_attributes
 from compiler.ir.tflite.registry import op
 from compiler.ir.tflite.rescaling import activation_limits
-
-_MOST_SUMMED = 1 << 12
-"""Bytes of a window: up to here 255 times as many have an error of less than a half in float32."""
 
 
 def _window(node: Node) -> dict[str, Any]:
@@ -46,31 +45,31 @@ def max_pool_2d(node: Node) -> str:
 @op("AVERAGE_POOL_2D")
 def average_pool_2d(node: Node) -> str:
     """The mean of each window's elements that lie in the image."""
-    window, x = _window(node), node.to_channels_first(node.x())
+    window = _window(node)
     if not node.is_quantized():
+        x = node.to_channels_first(node.x())
         return node.activate(node.to_channels_last(node.put("AveragePool", x, **window)))
     node.require_bytes(0)
     _require_equal_grids(node)
-    total = _sum_windows(node, node.cast(x, "float32"), window)
-    if window["auto_pad"] == "VALID":
-        count = node.const(node.option("filter_height") * node.option("filter_width"), "int32")
-    else:
-        ones = plane_of_ones(node, x)
-        count = _sum_windows(node, ones, window)
-    y = divide_to_nearest(node, total, count)
-    return node.cast(node.to_channels_last(_clip_integers(node, y, "int32")), node.output.dtype)
+    y = divide_to_nearest(node, *_sum_windows(node, window))
+    return node.cast(_clip_integers(node, y, "int32"), node.output.dtype)
 
 
-def _sum_windows(node: Node, x: str, window: dict[str, Any]) -> str:
-    """The sum of each window of bytes in float32, as int32: a mean times its count, which is so
-    near to the sum that it is the nearest integer.
+def _sum_windows(node: Node, window: dict[str, Any]) -> tuple[str, str]:
+    """The int32 sum of each window's bytes that lie in the image, channels last, and their count.
+
+    A sum of bytes is a convolution by ones, in integers.
     """
-    count = node.option("filter_height") * node.option("filter_width")
-    if count > _MOST_SUMMED:
-        node.fail(f"a window of {count} elements of integers, the most are {_MOST_SUMMED}")
-    mean = node.put("AveragePool", x, **window, count_include_pad=1)
-    scaled = node.put("Mul", mean, node.const(count, "float32"))
-    return node.cast(node.put("Round", scaled), "int32")
+    (height, width), channels = window["kernel_shape"], node.tensor(0).shape[3]
+    x = node.to_channels_first(node.x())
+    ones = node.const(np.ones((channels, 1, height, width), np.int8))
+    sums = node.put("ConvInteger", x, ones, **window, group=channels)
+    total, elements = node.to_channels_last(sums), height * width
+    if window["auto_pad"] == "VALID":
+        return total, node.const(elements, "int32")
+    mean = node.put("AveragePool", plane_of_ones(node, x), **window, count_include_pad=1)
+    count = node.put("Round", node.put("Mul", mean, node.const(elements, "float32")))
+    return total, node.to_channels_last(node.cast(count, "int32"))
 
 
 def divide_to_nearest(node: Node, total: str, count: str) -> str:

@@ -47,33 +47,34 @@ def _sum(node: Node, axes: list[int]) -> str:
     scale, _ = node.scalar_grid(node.tensor(0))
     out, _ = node.scalar_grid(node.output)
     rank = node.rank() if node.option("keep_dims") else node.rank() - len(axes)
-    x = centre(node, 0)
-    if node.operator.name == "MEAN":
-        # The factor holds the count: axes that it counts keep the sizes of the file.
-        shape = node.tensor(0).shape
-        pinned = [shape[axis] if axis in axes else 0 for axis in range(node.rank())]
-        x = node.put("Reshape", x, node.const(pinned, "int64"))
-    total = _reduce(node, "ReduceSum", x, axes)
     factor = np.float64(scale) / np.float64(out)
     if node.operator.name == "MEAN":
-        if node.tensor(0).open & set(axes):
-            node.fail(
-                "a mean of quantized integers over an axis of any size is not supported",
-                reason="unsupported_shape",
-                hint="convert the model with a fixed size of this axis",
-            )
-        return _mean(node, total, axes, factor)
+        return _mean(node, axes, factor)
     if node.tensor(0).dtype != "uint8":
         node.fail("SUM of int8 is not supported", reason="unsupported_dtype", hint="use MEAN")
+    total = _reduce(node, "ReduceSum", centre(node, 0), axes)
     return requantize(node, total, factor, rank, output=node.output)
 
 
-def _mean(node: Node, total: str, axes: list[int], factor: np.float64) -> str:
-    count = 1
+def _mean(node: Node, axes: list[int], factor: np.float64) -> str:
+    if node.tensor(0).open & set(axes):
+        node.fail(
+            "a mean of quantized integers over an axis of any size is not supported",
+            reason="unsupported_shape",
+            hint="convert the model with a fixed size of this axis",
+        )
+    shape, count = node.tensor(0).shape, 1
     for axis in axes:
-        count *= node.tensor(0).shape[axis]
+        count *= shape[axis]
     if not 0 < count < 1 << 23:
         node.fail(f"a mean of {count} elements", reason="shape")
+    # The factor holds the count: axes that it counts keep the sizes of the file.
+    pinned = [shape[axis] if axis in axes else 0 for axis in range(node.rank())]
+    x = node.put("Reshape", node.x(), node.const(pinned, "int64"))
+    total = _reduce(node, "ReduceSum", node.cast(x, "int32"), axes)
+    _, zero = node.scalar_grid(node.tensor(0))
+    if zero:
+        total = node.put("Sub", total, node.const(count * zero, "int32"))
     multiplier, exponent = quantize_multiplier(float(factor))
     # As the kernel has it: the multiplier is divided, shifted so that its bits stay.
     shift = min(count.bit_length() - 1, 32, 31 + exponent)

@@ -15,6 +15,8 @@ from compiler.ir.tflite.functions import DOMAIN, FUNCTIONS
 from relaxd import load
 
 EDGES = [0, 1, -1, 2, -2, 3, 127, -128, 1 << 20, -(1 << 20), (1 << 30) - 1, -(1 << 30)]
+PLAIN = [0.2499999, 0.125, 0.1, 1 / 3 / 64, 0.0007, 2.0**-18, 2.0**-31, 2.0**-32 * 1.7]
+"""What kernels compute in 32 bits."""
 FACTORS = [0.0, 0.25, 0.5, 1 / 3, 0.0007, 0.9999999, 1.0, 1.5, 3.7, 2.0**-33]
 
 
@@ -62,26 +64,60 @@ def model(function: str, multipliers: np.ndarray, exponents: np.ndarray) -> onnx
     )
 
 
-@pytest.mark.parametrize("function", ["Requantize", "RequantizeOnce"])
-def test_kernels_and_onnx_runtime_give_what_numpy_gives(function: str, tmp_path: Path) -> None:
-    pairs = [quantize_multiplier(factor) for factor in FACTORS]
+def run_both(function: str, factors: list[float], x: np.ndarray, out: Path) -> np.ndarray:
+    """What a kernel gives, which is what ONNX Runtime gives."""
+    pairs = [quantize_multiplier(factor) for factor in factors]
     multipliers, exponents = (np.array(column) for column in zip(*pairs, strict=True))
-    x = np.random.default_rng(0).integers(-(1 << 20), 1 << 20, (64, len(pairs))).astype(np.int32)
-    x[: len(EDGES)] = np.array(EDGES, np.int32)[:, None] % (1 << 24)
-    x[-40:] %= 600
-    if function == "Requantize":
-        scaled = multiply(x, multipliers, exponents)
-    else:
-        wide = x.astype(object) * multipliers.astype(object)
-        shifts = [31 - int(exponent) for exponent in exponents]
-        scaled = np.array(
-            [[(v + (1 << s - 1)) >> s for v, s in zip(row, shifts, strict=True)] for row in wide]
-        )
-    wanted = np.clip(scaled - 3, -100, 127).astype(np.int8)
     proto = model(function, multipliers, exponents)
     session = onnxruntime.InferenceSession(proto.SerializeToString())
-    np.testing.assert_array_equal(session.run(None, {"x": x})[0], wanted)
-    compile_model(proto, output=tmp_path / "out", dims={"n": (1, 64)}, options={"profile": False})
-    for rows in (1, 7, 64):
-        result = load(tmp_path / "out").run({"x": x[:rows]})["y"]
-        np.testing.assert_array_equal(result, wanted[:rows])
+    compile_model(proto, output=out, dims={"n": (1, 64)}, options={"profile": False})
+    for rows in (1, 7, len(x)):
+        result = load(out).run({"x": x[:rows]})["y"]
+        np.testing.assert_array_equal(result, session.run(None, {"x": x[:rows]})[0])
+    return result
+
+
+def draw(columns: int) -> np.ndarray:
+    x = np.random.default_rng(0).integers(-(1 << 20), 1 << 20, (64, columns)).astype(np.int32)
+    x[: len(EDGES)] = np.array(EDGES, np.int32)[:, None]
+    x[-40:] %= 600
+    return x
+
+
+LIMITS = [(1 << 31) - 1, -(1 << 31), -(1 << 31) + 1]
+
+
+@pytest.mark.parametrize("factors", [FACTORS, PLAIN], ids=["factors", "plain"])
+def test_kernels_and_onnx_runtime_give_what_numpy_gives(
+    factors: list[float], tmp_path: Path
+) -> None:
+    pairs = [quantize_multiplier(factor) for factor in factors]
+    x = draw(len(pairs))
+    if factors is PLAIN:
+        x[20:23] = np.array(LIMITS, np.int32)[:, None]
+        # Halves of 1/8, and what is next to them.
+        x[23:47, PLAIN.index(0.125)] = np.arange(-12, 12)
+    scaled = np.array(
+        [[reference(int(v), *p) for v, p in zip(row, pairs, strict=True)] for row in x]
+    )
+    wanted = np.clip(scaled - 3, -100, 127).astype(np.int8)
+    result = run_both("Requantize", factors, x, tmp_path / "out")
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_kernels_and_onnx_runtime_round_once_as_numpy_does(tmp_path: Path) -> None:
+    pairs = [quantize_multiplier(factor) for factor in FACTORS]
+    x = draw(len(pairs))
+    scaled = [
+        [int(v) * m + (1 << 30 - e) >> 31 - e for v, (m, e) in zip(row, pairs, strict=True)]
+        for row in x
+    ]
+    wanted = np.clip(np.array(scaled) - 3, -100, 127).astype(np.int8)
+    result = run_both("RequantizeOnce", FACTORS, x, tmp_path / "out")
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_factors_beyond_all_elements_saturate(tmp_path: Path) -> None:
+    x = np.array([[1], [-1], [0], *[[limit] for limit in LIMITS]], np.int32)
+    result = run_both("Requantize", [2.0**30 * 1.5], x, tmp_path / "out")
+    assert result[:, 0].tolist() == [127, -100, -3, 127, -100, -100]
