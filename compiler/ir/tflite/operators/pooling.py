@@ -9,6 +9,9 @@ from compiler.ir.tflite.operators.convolution import plane_of_ones, window_attri
 from compiler.ir.tflite.registry import op
 from compiler.ir.tflite.rescaling import activation_limits
 
+_MOST_WEIGHTS = 1 << 26
+"""Ones by which the bytes of windows are summed, a byte each."""
+
 
 def _window(node: Node) -> dict[str, Any]:
     node.require_rank(4)
@@ -61,6 +64,8 @@ def _sum_windows(node: Node, window: dict[str, Any]) -> tuple[str, str]:
     A sum of bytes is a convolution by ones, in integers.
     """
     (height, width), channels = window["kernel_shape"], node.tensor(0).shape[3]
+    if height * width * channels > _MOST_WEIGHTS:
+        node.fail(f"windows of {height} x {width} over {channels} channels of integers")
     x = node.to_channels_first(node.x())
     ones = node.const(np.ones((channels, 1, height, width), np.int8))
     sums = node.put("ConvInteger", x, ones, **window, group=channels)
