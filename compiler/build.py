@@ -250,6 +250,7 @@ def _compile(
         weights=written.table,
         memory=memory.report,
         state=imported.in_place.state if imported.in_place else None,
+        adapters=model.adapters if isinstance(model, LoadedModel) else None,
         stored=plan.weights.stored if plan.weights else None,
         narrow=plan.layers,
         left_out=dict(model.text.left_out),

@@ -96,6 +96,8 @@ class Trials:
             state=StateForm.PASSED,
             cache=CacheForm.FLOAT32,
             cache_error=None,
+            lora_rank=0,
+            lora_targets=None,
             calibration=Calibration.NONE,
             precision=self._precision(cut),
             precision_error=None,

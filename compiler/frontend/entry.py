@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.frontend import custom_operators, kv_cache, logits
+from compiler.frontend import adapters, custom_operators, kv_cache, logits
 from compiler.frontend.limits import within_limits
 from compiler.ir import import_exported, import_model, import_torchscript
 from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScript, open_model
@@ -26,7 +26,9 @@ def open_for(
     job: CompileJob | FamiliesJob | InspectJob, request: CompileRequest
 ) -> LoadedModel | LoadedScript:
     """The model as the request wants it computed, by the reference too."""
-    model = custom_operators.as_wanted(open_model(Path(job.model)), request)
+    model = open_model(Path(job.model), adapters.form_of(request))
+    adapters.require(model, request)
+    model = custom_operators.as_wanted(model, request)
     model = logits.as_wanted(model, request)
     return plan.as_wanted(model, request)
 
@@ -56,6 +58,7 @@ def imported_from(
     first = plan_graph(proto, request)
     imported = import_model(quantize_graph(proto, first), request)
     plan.require_processor(request, target)
+    adapters.require_processor(request, target)
     if measurements is None:
         return imported, first
     measured = measurements.measure_graph(proto, first, Signature.of(imported))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
+from relaxd.contract.bundle.adapters import MODULES, MOST_RANK, RANK_STEP
 from relaxd.contract.dims.grid import ProfileOptions
 from relaxd.errors import DeclarationError, suggest
 
@@ -106,6 +107,9 @@ class CompileOptions:
     precision: the type that matmuls and convolutions with constant weights multiply;
     precision_error: as weights_error, for quantized operands; precision_over: the reaction to a
     greater error.
+    lora_rank: the greatest rank of adapters that the library of a decoder takes beside its weights,
+    0 for a library without adapters; lora_targets: the matmuls that may have some, as in
+    `q_proj,v_proj`, None for those of all layers.
     embed_weights: put the weights into the library; None takes what the target is for: yes for
     micro-controllers, whose programs have no files.
     """
@@ -127,7 +131,15 @@ class CompileOptions:
     precision: Precision = Precision.FLOAT32
     precision_error: float | None = None
     precision_over: PrecisionOver = PrecisionOver.FAIL
+    lora_rank: int = 0
+    lora_targets: str | None = None
     embed_weights: bool | None = None
+
+    @property
+    def lora_modules(self) -> tuple[str, ...]:
+        """The matmuls of a layer that may have adapters."""
+        names = {name.strip() for name in (self.lora_targets or ",".join(MODULES)).split(",")}
+        return tuple(name for name in MODULES if name in names)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "profile", ProfileOptions.read(self.profile))
@@ -189,6 +201,34 @@ class CompileOptions:
                 hint="set weights to int4 or int8, or leave it out",
             )
 
+        self._check_adapters()
+
+    def _check_adapters(self) -> None:
+        """Raises DeclarationError for adapters that no library could take."""
+        if not 0 <= self.lora_rank <= MOST_RANK or self.lora_rank % RANK_STEP:
+            raise DeclarationError(
+                f"the rank of adapters cannot be {self.lora_rank}",
+                field="options.lora_rank",
+                hint=f"it must be a multiple of {RANK_STEP} up to {MOST_RANK}: adapters of smaller "
+                "ranks fit too",
+            )
+        if self.lora_rank and self.state is not StateForm.LIFTED:
+            raise DeclarationError(
+                "adapters are for language models with in-place KV caches",
+                field="options.lora_rank",
+                hint="set `state` to `lifted`",
+            )
+        if self.lora_targets is None:
+            return
+        unknown = {name.strip() for name in self.lora_targets.split(",")} - {*MODULES}
+        if unknown or not self.lora_rank:
+            what = f"{min(unknown)!r} has no adapters" if unknown else "there are no adapters"
+            raise DeclarationError(
+                what,
+                field="options.lora_targets",
+                hint=f"name some of {', '.join(MODULES)}, and set lora_rank",
+            )
+
     def _limit(self, name: str, what: str) -> None:
         """Raises DeclarationError for a limit of an error that nothing will find."""
         limit = f"{name}_error"
@@ -241,6 +281,8 @@ _KINDS: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("weights_error", (float, int, type(None)), "a number"),
     ("precision_error", (float, int, type(None)), "a number"),
     ("seed", (int,), "an integer"),
+    ("lora_rank", (int,), "an integer"),
+    ("lora_targets", (str, type(None)), "names of matmuls, as in q_proj,v_proj"),
     ("dump", (bool,), "true or false"),
     ("embed_weights", (bool, type(None)), "true or false"),
 )

@@ -147,6 +147,14 @@ class OptionsIn(Document):
         "If the error is greater",
         "`fail`, or `keep` the most sensitive layers in float32.",
     )
+    lora_rank: int = _option(
+        0,
+        "Rank of adapters",
+        "LoRA adapters up to this rank can be loaded while the library runs; 0 for none.",
+    )
+    lora_targets: Text | None = _option(
+        None, "Matmuls with adapters", "As in `q_proj,v_proj`; by default all of a layer's."
+    )
     embed_weights: bool | None = _option(
         None,
         "Weights inside",

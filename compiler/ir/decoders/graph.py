@@ -20,11 +20,19 @@ class Graph:
         self.name = name
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, onnx.TensorProto] = {}
+        self.functions: dict[str, onnx.FunctionProto] = {}
 
     def node(self, op: str, inputs: list[str], *outputs: str, **attributes: Any) -> str:
         """The name of its first output."""
         self.nodes.append(helper.make_node(op, inputs, outputs, name=outputs[0], **attributes))
         return outputs[0]
+
+    def call(
+        self, function: onnx.FunctionProto, inputs: list[str], *outputs: str, **attributes: Any
+    ) -> str:
+        """The name of the first output of a function, which becomes one of the model's."""
+        self.functions[function.name] = function
+        return self.node(function.name, inputs, *outputs, domain=function.domain, **attributes)
 
     def constant(self, name: str, array: Array) -> str:
         """The name, under which the first array stays."""
@@ -88,8 +96,10 @@ class Graph:
     ) -> onnx.ModelProto:
         """The whole of it."""
         graph = helper.make_graph(self.nodes, self.name, inputs, outputs)
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        functions = list(self.functions.values())
+        domains = dict.fromkeys([MICROSOFT, *(one.domain for one in functions)], 1)
+        opsets = [helper.make_opsetid(*each) for each in {"": OPSET, **domains}.items()]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=functions)
         # Constants come last and go one at a time: the model that is copied has none yet, and none
         # is held twice.
         for name in list(self.constants):

@@ -1,12 +1,14 @@
 """A decoder as an ONNX model with caches in the form of onnxruntime-genai's builder."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from compiler.ir.decoders.adapters import AdapterSites, Slice
 from compiler.ir.decoders.design import Activation, Design, Named, Part, Weights
 from compiler.ir.decoders.graph import MICROSOFT, Graph
 from compiler.ir.decoders.quantized import Quantized, dequantize
@@ -14,14 +16,18 @@ from compiler.ir.decoders.quantized import Quantized, dequantize
 _CACHES = ("key", "value")
 
 
-def decoder_model(design: Design, weights: Weights) -> onnx.ModelProto:
-    """The decoder; raises LoadError for weights that are missing or have other shapes."""
-    return _Decoder(design, weights).model()
+def decoder_model(
+    design: Design, weights: Weights, adapters: AdapterSites | None = None
+) -> onnx.ModelProto:
+    """The decoder, with adapters where it is given sites for them; raises LoadError for weights
+    that are missing or have other shapes.
+    """
+    return _Decoder(design, weights, adapters).model()
 
 
 class _Decoder:
-    def __init__(self, design: Design, weights: Weights) -> None:
-        self.design, self.weights = design, weights
+    def __init__(self, design: Design, weights: Weights, adapters: AdapterSites | None) -> None:
+        self.design, self.weights, self.adapters = design, weights, adapters
         self.graph = Graph()
 
     def model(self) -> onnx.ModelProto:
@@ -87,9 +93,29 @@ class _Decoder:
         )
 
     def _matmul(self, x: str, part: Part, i: int, output: str, shape: tuple[int, int]) -> str:
-        """x times one of the layer's matrices [columns, depth], plus its bias."""
+        """x times one of the layer's matrices [columns, depth], plus its bias and adapters."""
         matrix = self.weights.matrix(part, i, *shape)
-        return self._added(x, matrix, self.weights.bias(part, i, shape[0]), output)
+        slices = self._adapted(Slice(part, 0, *shape))
+        return self._sum(x, matrix, self.weights.bias(part, i, shape[0]), i, slices, output)
+
+    def _sum(
+        self,
+        x: str,
+        matrix: Named,
+        bias: Named | None,
+        i: int,
+        slices: list[Slice],
+        output: str,
+    ) -> str:
+        """x times a matrix, plus its bias, and what the adapters of some of its columns add."""
+        if self.adapters is None or not slices:
+            return self._added(x, matrix, bias, output)
+        base = self._added(x, matrix, bias, f"{output}.base")
+        return self.adapters.add(self.graph, x, base, i, slices, output)
+
+    def _adapted(self, *slices: Slice) -> list[Slice]:
+        """Those that have adapters."""
+        return [one for one in slices if self.adapters and self.adapters.targets(one.part)]
 
     def _added(self, x: str, matrix: Named, bias: Named | None, output: str) -> str:
         if bias is None:
@@ -148,11 +174,17 @@ class _Decoder:
             weights.norm(part, i, sizes[of] if design.joint_norms else design.size)
             for part, of in ((Part.QUERY_NORM, Part.QUERY), (Part.KEY_NORM, Part.KEY))
         ]
+        starts = (0, many, many + few)
+        slices = [
+            Slice(part, start, size, design.width)
+            for start, (part, size) in zip(starts, sizes.items(), strict=True)
+        ]
         if norms == [None, None] and (matrix := _stacked(matrices)) is not None:
-            return self._added(x, matrix, _joined(biases, list(sizes.values())), f"qkv{i}"), "", ""
+            joined = _joined(biases, list(sizes.values()))
+            return self._sum(x, matrix, joined, i, self._adapted(*slices), f"qkv{i}"), "", ""
         query, key, value = (
-            self._added(x, matrix, bias, f"{name}{i}")
-            for name, matrix, bias in zip("qkv", matrices, biases, strict=True)
+            self._sum(x, matrix, bias, i, self._adapted(replace(one, start=0)), f"{name}{i}")
+            for name, matrix, bias, one in zip("qkv", matrices, biases, slices, strict=True)
         )
         if design.joint_norms:
             query = self._normalized_rows(query, Part.QUERY_NORM, i, f"{query}.normal", many)
@@ -203,6 +235,7 @@ class _Decoder:
         inputs = [
             _info("input_ids", integer, [batch, rows]),
             _info("attention_mask", integer, [batch, total]),
+            *(self.adapters.close(design) if self.adapters else ()),
             *(_info(f"past_key_values.{n}", real, self._cache(past)) for n in names),
         ]
         outputs = [

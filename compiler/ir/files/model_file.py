@@ -11,6 +11,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from compiler.errors import LoadError, summary
+from compiler.ir.decoders.adapters import AdapterForm, AdapterSites
 from compiler.ir.decoders.quantized import Array
 from compiler.ir.decoders.text_files import TextFiles
 from compiler.ir.encoders.design import Limit
@@ -26,6 +27,7 @@ from compiler.ir.gguf.tokenizer import text_files
 from compiler.ir.tflite.file import is_tflite, read_tflite
 from compiler.ir.tflite.model import model_of
 from compiler.isolation.level import Level
+from relaxd.contract.bundle.adapters import Adapters
 from relaxd.contract.external_data import read_varint
 from relaxd.contract.model_files import MODEL, checked_name
 from relaxd.contract.model_folder import CONFIG
@@ -40,7 +42,8 @@ _DIGEST_CHUNK = 1 << 20
 class LoadedModel:
     """proto: the model with its external data in it; digest: over the file and every data file it
     names; file: the ONNX file that holds the same, None where the proto was made of another or of a
-    tar; text: what it states of words and conversations; limits: of its inputs' axes.
+    tar; text: what it states of words and conversations; limits: of its inputs' axes; adapters:
+    those that it takes beside its weights.
     """
 
     proto: onnx.ModelProto
@@ -48,6 +51,7 @@ class LoadedModel:
     file: Path | None = None
     text: TextFiles = field(default_factory=TextFiles)
     limits: tuple[Limit, ...] = ()
+    adapters: Adapters | None = None
 
 
 @dataclass(frozen=True)
@@ -64,15 +68,18 @@ class LoadedProgram(LoadedScript):
     """A `.pt2` archive of torch.export, which the importer reads without torch."""
 
 
-def open_model(path: Path) -> LoadedModel | LoadedScript:
-    """The model in the file or folder, whichever its format; raises LoadError."""
+def open_model(path: Path, adapters: AdapterForm | None = None) -> LoadedModel | LoadedScript:
+    """The model in the file or folder, whichever its format; raises LoadError.
+
+    adapters: those that it is to take; only decoders of GGUF files and folders do.
+    """
     if is_folder(path):
-        return _read_folder(read_files(path))
+        return _read_folder(read_files(path), adapters)
     if is_tflite(path):
         return _read_tflite(path)
     exported = is_exported(path)
     if not (exported or is_torchscript(path)):
-        return _read_gguf(path) if is_gguf(path) else read_model(path)
+        return _read_gguf(path, adapters) if is_gguf(path) else read_model(path)
     size = path.stat().st_size
     if size > MAX_DATA_BYTES:
         raise LoadError(
@@ -84,13 +91,18 @@ def open_model(path: Path) -> LoadedModel | LoadedScript:
     return LoadedProgram(path, digest) if exported else LoadedScript(path, digest)
 
 
-def _read_gguf(path: Path) -> LoadedModel:
+def _read_gguf(path: Path, adapters: AdapterForm | None) -> LoadedModel:
     """The decoder that a GGUF file describes; raises LoadError."""
-    file = read_gguf(path)
-    model = decoder_of(file)
+    file, sites = read_gguf(path), _sites(adapters)
+    model = decoder_of(file, sites)
     check_texts(model)
     digest = f"sha256:{_digest_of(path).hex()}"
-    return LoadedModel(model, digest, text=text_files(file))
+    described = sites.described if sites else None
+    return LoadedModel(model, digest, text=text_files(file), adapters=described)
+
+
+def _sites(adapters: AdapterForm | None) -> AdapterSites | None:
+    return None if adapters is None else AdapterSites(adapters)
 
 
 def _read_tflite(path: Path) -> LoadedModel:
@@ -100,15 +112,17 @@ def _read_tflite(path: Path) -> LoadedModel:
     return LoadedModel(model, digest)
 
 
-def _read_folder(files: Files) -> LoadedModel:
+def _read_folder(files: Files, adapters: AdapterForm | None) -> LoadedModel:
     """The ONNX model of a folder or a tar, or the model that files of Hugging Face's describe;
     raises LoadError.
     """
     if CONFIG not in files.arrays:
         return _read_onnx(files)
-    model, text, limits = model_of_folder(files)
+    sites = _sites(adapters)
+    model, text, limits = model_of_folder(files, sites)
     check_texts(model)
-    return LoadedModel(model, files.digest, text=text, limits=limits)
+    described = sites.described if sites else None
+    return LoadedModel(model, files.digest, text=text, limits=limits, adapters=described)
 
 
 def refuse_code(model: Path, has_operators: bool, sandbox: Level, unlimited: bool) -> None:

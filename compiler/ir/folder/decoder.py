@@ -2,6 +2,7 @@
 
 import onnx
 
+from compiler.ir.decoders.adapters import AdapterSites
 from compiler.ir.decoders.model import decoder_model
 from compiler.ir.decoders.text_files import TextFiles
 from compiler.ir.folder.architectures import Architecture, design_of
@@ -14,9 +15,9 @@ from compiler.ir.folder.weights import FolderWeights
 
 
 def decoder_of(
-    files: Files, config: Config, architecture: Architecture
+    files: Files, config: Config, architecture: Architecture, sites: AdapterSites | None
 ) -> tuple[onnx.ModelProto, TextFiles]:
-    """The model, and what serving takes beside it; raises LoadError."""
+    """The model, and what serving takes beside it; raises LoadError. sites: of adapters."""
     design = design_of(config, architecture)
     packing = packing_of(config)
     tensors = tensors_of(
@@ -26,6 +27,6 @@ def decoder_of(
         raise unusable("the folder has packed weights, and config.json no quantization_config")
     tied = config.flag("tie_word_embeddings", architecture.tied)
     weights = FolderWeights(tensors, architecture, design, tied, packing)
-    model = decoder_model(design, weights)
+    model = decoder_model(design, weights, sites)
     weights.require_all_read()
     return model, text_files(files, dict(config.settings))

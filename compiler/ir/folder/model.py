@@ -2,6 +2,7 @@
 
 import onnx
 
+from compiler.ir.decoders.adapters import AdapterSites
 from compiler.ir.decoders.text_files import TextFiles
 from compiler.ir.encoders.design import Limit
 from compiler.ir.folder import architectures as decoders
@@ -14,15 +15,17 @@ from compiler.ir.folder.exporting import export_hint
 from relaxd.contract.model_folder import CONFIG
 
 
-def model_of_folder(files: Files) -> tuple[onnx.ModelProto, TextFiles, tuple[Limit, ...]]:
+def model_of_folder(
+    files: Files, sites: AdapterSites | None = None
+) -> tuple[onnx.ModelProto, TextFiles, tuple[Limit, ...]]:
     """The model, what serving takes beside it, and limits of its axes; raises LoadError for an
-    architecture that is not known, whatever code comes with it.
+    architecture that is not known, whatever code comes with it. sites: of a decoder's adapters.
     """
     config = Config(document(CONFIG, files.arrays[CONFIG]))
     names = config.get("architectures", [None])
     name = names[0] if isinstance(names, list) and names else None
     if isinstance(name, str) and name in decoders.ARCHITECTURES:
-        return *decoder_of(files, config, decoders.ARCHITECTURES[name]), ()
+        return *decoder_of(files, config, decoders.ARCHITECTURES[name], sites), ()
     if isinstance(name, str) and name in encoders.ARCHITECTURES:
         return encoder_of(files, config, *encoders.ARCHITECTURES[name])
     known = sorted([*decoders.ARCHITECTURES, *encoders.FAMILIES])

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
+from relaxd.contract.bundle.adapters import Adapters
 from relaxd.contract.bundle.state import State
 from relaxd.contract.bundle.weights import StoredWeights
 from relaxd.contract.dims.dims import Dim
@@ -98,6 +99,7 @@ class Manifest:
     alignment: bytes of which the address of every input must be a multiple; 1 where an array may
     lie wherever numpy puts it.
     state: the inputs that are caches, which a call writes; None where the library has none.
+    adapters: the inputs that hold low-rank adapters; None where the library takes none.
     stored: the quantized weights; None where the build asked for none.
     left_out: why a file that serving takes, such as tokenizer.json, could not be made, by its name.
     narrow: the quantized layers; None where there are none.
@@ -121,6 +123,7 @@ class Manifest:
     alignment: int = 64
     flavour: str = Flavour.VM
     state: State | None = None
+    adapters: Adapters | None = None
     stored: StoredWeights | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     narrow: QuantizedLayers | None = None
@@ -134,7 +137,7 @@ class Manifest:
         document["dims"] = {dim.name: dim.to_json() for dim in self.dims}
         document["load"]["isa"] = list(self.load.isa)
         document["weights"] = [weight._asdict() for weight in self.weights]
-        for name in ("state", "stored", "narrow"):
+        for name in ("state", "adapters", "stored", "narrow"):
             part = getattr(self, name)
             document.pop(name)
             # Loaders that do not know a part refuse manifests that have it.
@@ -180,6 +183,9 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
         "weights": _weights(document.get("weights", ())),
         "memory": mapping(document.get("memory", {}), "memory"),
         "state": None if document.get("state") is None else State.from_json(document["state"]),
+        "adapters": (
+            None if document.get("adapters") is None else Adapters.from_json(document["adapters"])
+        ),
         "stored": (
             None if document.get("stored") is None else StoredWeights.from_json(document["stored"])
         ),
@@ -283,6 +289,7 @@ def _check(manifest: Manifest) -> None:
         if len({spec.name for spec in specs}) < len(specs):
             raise manifest_error(f"two {what} have one name")
     _check_state(manifest)
+    _check_adapters(manifest)
 
 
 def _check_state(manifest: Manifest) -> None:
@@ -298,6 +305,18 @@ def _check_state(manifest: Manifest) -> None:
     names = {dim.name for dim in manifest.dims}
     if state.capacity not in names or state.rows not in {"1", *map(quote_name, names)}:
         raise manifest_error("the state names a dim that is not there")
+
+
+def _check_adapters(manifest: Manifest) -> None:
+    """Raises BundleError where adapters name inputs that are not there, or of other shapes."""
+    adapters = manifest.adapters
+    if adapters is None:
+        return
+    specs = {spec.name: spec for spec in manifest.inputs}
+    ranks = {name: (specs[name].dtype, len(specs[name].shape)) for name in specs}
+    stacks = all(ranks.get(name) == ("float32", 3) for name in adapters.inputs)
+    if manifest.state is None or not stacks or ranks.get(adapters.index) != ("int32", 1):
+        raise manifest_error("adapters must be inputs of a library with state")
 
 
 _FIELDS: dict[type, frozenset[str]] = {

@@ -75,6 +75,8 @@ def test_defaults():
         "precision": "float32",
         "precision_error": None,
         "precision_over": "fail",
+        "lora_rank": 0,
+        "lora_targets": None,
         "embed_weights": None,
     }
 

@@ -6,7 +6,7 @@ import { spans } from "./reference.js";
 const GROUPS = [
   ["Precision and weights", ["precision", "precision_error", "precision_over", "weights", "weights_error", "calibration"]],
   ["Checks and measurements", ["verify", "rtol", "atol", "profile", "grid", "seed", "dump"]],
-  ["Language models", ["state", "cache", "cache_error", "logits"]],
+  ["Language models", ["state", "cache", "cache_error", "logits", "lora_rank", "lora_targets"]],
   ["Library", ["flavour", "embed_weights"]],
 ];
 const OTHERS = "More options";
@@ -23,6 +23,8 @@ const NEEDS = {
   weights_error: (at) => at("verify") && at("weights") !== "float32",
   calibration: (at) => at("precision") === "int8" || ["int8", "int4"].includes(at("weights")),
   cache: (at) => at("state") === "lifted",
+  lora_rank: (at) => at("state") === "lifted",
+  lora_targets: (at) => at("state") === "lifted" && at("lora_rank"),
   cache_error: (at) => at("verify") && at("state") === "lifted" && at("cache") !== "float32",
 };
 
