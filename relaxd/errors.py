@@ -91,6 +91,37 @@ class GrammarError(InputError):
     code = "run.grammar"
 
 
+class AdapterError(InputError):
+    """An adapter cannot be loaded, found or dropped; `reason` is `none` where the bundle takes
+    none, `base`, `rank` or `targets` where the adapter does not fit it, `unsupported` or `file` for
+    what is not read, `name`, `full` or `count` where there is no such slot.
+    """
+
+    code = "run.adapter"
+
+    def __init__(self, message: str, *, reason: str, hint: str, **details: Any) -> None:
+        super().__init__(message, hint=hint, reason=reason, **details)
+        self.reason = reason
+
+
+class UnknownAdapterError(AdapterError):
+    """No adapter of that name is loaded."""
+
+    code = "run.unknown_adapter"
+
+    def __init__(self, message: str, *, hint: str, **details: Any) -> None:
+        super().__init__(message, hint=hint, reason="unknown", **details)
+
+
+class AdapterInUseError(AdapterError):
+    """An adapter cannot be dropped as completions use it."""
+
+    code = "run.adapter_in_use"
+
+    def __init__(self, message: str, *, hint: str, **details: Any) -> None:
+        super().__init__(message, hint=hint, reason="in_use", **details)
+
+
 class CapacityError(RelaxdError):
     """More tokens are given than the caches of a state have room for."""
 

@@ -67,6 +67,26 @@ def llm_command(
             metavar="BUNDLE", help="The draft model: a smaller one with the same tokenizer."
         ),
     ] = None,
+    lora_modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PATH",
+            help="An adapter that requests choose by NAME as their model: a folder of PEFT's, or a "
+            "GGUF file; may be repeated. The bundle must be compiled with the option lora_rank.",
+            show_default=False,
+        ),
+    ] = None,
+    max_loras: Annotated[
+        int, typer.Option(min=1, help="The number of adapters that may be loaded at once.")
+    ] = 16,
+    allow_lora_updates: Annotated[
+        bool,
+        typer.Option(
+            "--allow-lora-updates",
+            help="Let clients load adapters from paths of this machine, and drop them, by "
+            "/v1/load_lora_adapter and /v1/unload_lora_adapter.",
+        ),
+    ] = False,
     threads: Threads = None,
     port_file: PortFile = None,
     api_key: Annotated[
@@ -122,6 +142,7 @@ def llm_command(
             sharing=sharing,
             speculate=speculate,
             draft=draft,
+            loras=serving.Loras(max_loras, tuple(lora_modules or ()), allow_lora_updates),
             threads=threads,
             access=serving.Access(key=api_key or None, hosts=frozenset(allow_host or ())),
             max_connections=max_connections,

@@ -100,7 +100,8 @@ class Batch:
         if not self._begun:
             # Cached tokens have no logits any more.
             share = not generation.sampling.prompt_logprobs
-            reused = self._slots.begin(slot, sequence, share=share)
+            adapter = generation.adapter
+            reused = self._slots.begin(slot, sequence, share=share, adapter=adapter)
             generation.reused = reused if generation.reused is None else generation.reused
             self._begun = True
         done = self._slots.length(slot)

@@ -54,13 +54,19 @@ class Door:
     """Bodies of requests to one model, and what those are told that are refused.
 
     capacity: the tokens of a request; longest_prompt: the most bytes of one that fits; count:
-    counts refusals by their codes.
+    counts refusals by their codes; adapters: the names of those that are loaded now.
     """
 
     def __init__(
-        self, name: str, capacity: int, longest_prompt: int | None, count: Callable[[str], None]
+        self,
+        name: str,
+        capacity: int,
+        longest_prompt: int | None,
+        count: Callable[[str], None],
+        adapters: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.name = name
+        self._adapters = adapters
         self._count = count
         prompt = max(_ESCAPED * (longest_prompt or 0), _PER_TOKEN * capacity)
         # More bytes than a request has whose prompt fits.
@@ -94,8 +100,11 @@ class Door:
 
     async def models(self, request: Request) -> Response:
         """GET /v1/models."""
-        own = {"id": self.name, "object": "model", "created": 0, "owned_by": "relaxd"}
-        return JSONResponse({"object": "list", "data": [own]})
+        shared = {"object": "model", "created": 0, "owned_by": "relaxd"}
+        names = self._adapters()
+        adapters = [{"id": name, **shared, "parent": self.name} for name in names]
+        data = [{"id": self.name, **shared}, *adapters]
+        return JSONResponse({"object": "list", "data": data})
 
     async def health(self, request: Request) -> Response:
         """GET /healthz."""

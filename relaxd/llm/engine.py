@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 
 from relaxd.errors import CapacityError, ClosedError, InputError, OverloadError
+from relaxd.llm.adapters import LoadedAdapter, LoadedAdapters
 from relaxd.llm.batch import Batch, failure_of
 from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.grammar import Grammar
@@ -28,6 +29,7 @@ _PROMPT_PIECE = 128
 _GREEDY = Sampling()
 _LONGEST_WAIT = 60
 _NOTHING: Mapping[str, object] = {}
+_ADAPTERS = 16
 _MOST_BYTES = 4
 """Of a character in UTF-8."""
 
@@ -40,6 +42,7 @@ class Engine:
     the rows that another one with the same beginning left.
     speculate: how tokens are guessed ahead, which changes no answer; draft: the smaller model with
     the same tokens that `Source.DRAFT` asks.
+    adapters: how many low-rank adapters may be loaded, of a model that takes some.
     """
 
     def __init__(
@@ -54,10 +57,13 @@ class Engine:
         sharing: bool = True,
         speculate: Speculation | None = None,
         draft: Model | None = None,
+        adapters: int = _ADAPTERS,
     ) -> None:
         self.model = model
         self.text = text
-        slots = Prefixes(slots_of(model, sequences, capacity), share=sharing)
+        self._adapters = _adapters_of(model, adapters)
+        stacks = self._adapters.stacks if self._adapters is not None else None
+        slots = Prefixes(slots_of(model, sequences, capacity, stacks), share=sharing)
         self._capacity, self._sequences = slots.capacity, slots.count
         self._vocabulary = vocabulary_of(model)
         self._last_logits_alone = str(logits_of(model).shape[1]) == "1"
@@ -87,6 +93,7 @@ class Engine:
         sharing: bool = True,
         speculate: Speculation | None = None,
         draft: str | PathLike[str] | None = None,
+        adapters: int = _ADAPTERS,
     ) -> "Engine":
         """An engine of a bundle and the folder of its tokenizer, by default the bundle's own.
 
@@ -105,7 +112,35 @@ class Engine:
             sharing=sharing,
             speculate=speculate,
             draft=None if draft is None else load(draft, threads=threads),
+            adapters=adapters,
         )
+
+    @property
+    def adapters(self) -> list[LoadedAdapter]:
+        """The adapters that are loaded."""
+        return [] if self._adapters is None else list(self._adapters)
+
+    @property
+    def takes_adapters(self) -> bool:
+        """True if the model takes adapters."""
+        return self._adapters is not None
+
+    def load_adapter(self, name: str, path: str | PathLike[str]) -> None:
+        """Load an adapter, a folder of PEFT's or a GGUF file, for completions that name it, while
+        others run. Raises AdapterError for one that does not fit the model, for a name that is
+        taken, and where no slot is free.
+        """
+        self._loaded_adapters().load(name, Path(path))
+
+    def unload_adapter(self, name: str) -> None:
+        """Drop an adapter; raises AdapterError where there is none, or completions use it."""
+        self._loaded_adapters().unload(name)
+
+    def _loaded_adapters(self) -> LoadedAdapters:
+        if self._adapters is None:
+            # Raises the error that says why.
+            return LoadedAdapters(self.model.adapters(1))
+        return self._adapters
 
     @property
     def capacity(self) -> int:
@@ -169,17 +204,18 @@ class Engine:
         *,
         priority: int = 0,
         shown: frozenset[int] = frozenset(),
+        adapter: str | None = None,
         heard: Callable[[Piece], None] | None = None,
     ) -> Generation:
         """Begins an answer to a text or to tokens. on_token: takes the pieces in place of the
         iterator, in the engine's thread. priority: which requests go first, the greatest ones;
         where no slot is free, an answer of a lower priority waits until there is one again.
-        shown: special tokens that are part of the text.
+        shown: special tokens that are part of the text. adapter: the name of one that is loaded.
         heard: the name of `on_token` before 0.2, with a warning.
 
         Raises CapacityError for a prompt that the caches do not hold, OverloadError where too many
         wait, ClosedError behind `close`, InputError for an empty prompt, GrammarError for a grammar
-        that cannot be followed.
+        that cannot be followed, AdapterError for an unknown adapter.
         """
         on_token = _renamed(on_token, heard)
         self.check_load()
@@ -199,6 +235,8 @@ class Engine:
         )
         with self._changed:
             self.check_load()
+            if adapter is not None:
+                generation.adapter = self._loaded_adapters().lease(adapter, generation)
             self._waiting.add(generation)
             self._changed.notify_all()
         return generation
@@ -210,13 +248,14 @@ class Engine:
         on_token: Callable[[Piece], None] | None = None,
         *,
         priority: int = 0,
+        adapter: str | None = None,
         heard: Callable[[Piece], None] | None = None,
     ) -> Generation:
         """Begins the assistant's answer to a conversation; raises as `generate` does."""
         on_token = _renamed(on_token, heard)
         self.check_load()
         tokens = self.encode_chat(messages)
-        return self.generate(tokens, sampling, on_token, priority=priority)
+        return self.generate(tokens, sampling, on_token, priority=priority, adapter=adapter)
 
     def encode_chat(
         self,
@@ -362,6 +401,19 @@ class Engine:
             if interrupted is not None:
                 self._waiting.add(interrupted)
         return self._batch.free
+
+
+def _adapters_of(model: Model, count: int) -> LoadedAdapters | None:
+    """Slots for adapters, at most as many as the bundle admits; None where it takes none."""
+    described = model.manifest.adapters
+    if described is None:
+        return None
+    if count < 1:
+        raise InputError(f"{count} adapters may be loaded: it must be at least 1")
+    stack = next(spec for spec in model.inputs if spec.name == described.modules[0].down)
+    symbol = stack.shape[0].symbol
+    most = next((dim.highest for dim in model.dims if dim.name == symbol), None)
+    return LoadedAdapters(model.adapters(count if most is None else min(count, most)))
 
 
 def _renamed(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from relaxd.errors import RelaxdError
+from relaxd.llm.adapters import LoadedAdapter
 from relaxd.llm.logprobs import TokenLogprob, measure_logprob
 from relaxd.llm.matching import Matcher
 from relaxd.llm.sampling import Sampler, Sampling
@@ -58,6 +59,8 @@ class Generation:
         priority: int = 0,
         shown: frozenset[int] = frozenset(),
     ) -> None:
+        self.adapter: LoadedAdapter | None = None
+        """Changes the model for this answer alone."""
         self.prompt = tuple(prompt)
         self.sampling = sampling
         self.priority = priority

@@ -64,6 +64,7 @@ class Listening:
                 partial(self._hear, len(self.completions)),
                 priority=want.priority,
                 shown=conversation.shown,
+                adapter=want.adapter,
             )
             self.completions.append(Completion(begun, conversation.make_reader(), echo))
 

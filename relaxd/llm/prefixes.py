@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from relaxd.llm.adapters import LoadedAdapter
 from relaxd.llm.slots import Logits, Slots
 
 _LEAST = 16
@@ -15,13 +16,16 @@ _LEAST = 16
 class Prefixes:
     """Slots of which the first ones run; the caller knows how many.
 
-    share: whether prompts reuse cached tokens of others.
+    share: whether prompts reuse cached tokens of others: those that were computed with the same
+    adapter.
     """
 
     def __init__(self, slots: Slots, *, share: bool = True) -> None:
         self._slots = slots
         self._share = share
         self._cached: list[list[int]] = [[] for _ in range(slots.count)]
+        self._keys = [0] * slots.count
+        """The adapters that cached tokens were computed with."""
         self._used = [0] * slots.count
         self._turn = 0
 
@@ -44,11 +48,19 @@ class Prefixes:
         """The number of cached tokens of a slot."""
         return len(self._cached[slot])
 
-    def begin(self, slot: int, prompt: Sequence[int], *, share: bool = True) -> int:
+    def begin(
+        self,
+        slot: int,
+        prompt: Sequence[int],
+        *,
+        share: bool = True,
+        adapter: LoadedAdapter | None = None,
+    ) -> int:
         """Fill `slot`, the first that does not run, with the longest cached prefix of a prompt, of
         none without `share`; returns its length. The prompt's last token is left to compute.
         """
-        source, length = self._longest(prompt[:-1]) if share else (slot, 0)
+        key, number = (0, 0) if adapter is None else (adapter.key, adapter.number)
+        source, length = self._longest(prompt[:-1], key) if share else (slot, 0)
         if length < _LEAST:
             source, length = slot, 0
         else:
@@ -59,6 +71,8 @@ class Prefixes:
         else:
             self._save(slot)
             self._copy(source, slot, length)
+        self._keys[slot] = key
+        self._slots.adapt(slot, number)
         self._touch(slot)
         return length
 
@@ -92,9 +106,10 @@ class Prefixes:
         if first == second:
             return
         self._slots.swap(first, second)
-        cached, used = self._cached, self._used
+        cached, used, keys = self._cached, self._used, self._keys
         cached[first], cached[second] = cached[second], cached[first]
         used[first], used[second] = used[second], used[first]
+        keys[first], keys[second] = keys[second], keys[first]
 
     def end(self, slot: int) -> None:
         """End the sequence of a slot; its tokens stay cached until the slot is needed."""
@@ -106,12 +121,15 @@ class Prefixes:
             self._slots.truncate(slot, 0)
             cached.clear()
 
-    def _longest(self, prompt: Sequence[int]) -> tuple[int, int]:
+    def _longest(self, prompt: Sequence[int], key: int) -> tuple[int, int]:
         """The slot with the longest cached prefix of a prompt, and its length."""
         if not self._share:
             return 0, 0
         wanted = np.asarray(prompt)
-        shared = [_alike(wanted, cached) for cached in self._cached]
+        shared = [
+            _alike(wanted, cached) if own == key else 0
+            for cached, own in zip(self._cached, self._keys, strict=True)
+        ]
         slot = int(np.argmax(shared))
         return slot, shared[slot]
 
@@ -132,6 +150,7 @@ class Prefixes:
         else:
             self._slots.copy(source, target, length)
         self._cached[target] = self._cached[source][:length]
+        self._keys[target] = self._keys[source]
 
     def _touch(self, slot: int) -> None:
         self._turn += 1

@@ -3,22 +3,24 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from relaxd.errors import RelaxdError
-from relaxd.llm.door import ANYONE, Access, Door, make_app
+from relaxd.errors import InputError, RelaxdError, UnknownAdapterError
+from relaxd.llm.door import ANYONE, LARGE, Access, Door, make_app
 from relaxd.llm.engine import Engine
 from relaxd.llm.generation import Finish
 from relaxd.llm.limits import BoundedThreads
 from relaxd.llm.listening import Listening
 from relaxd.llm.metrics import LlmMetrics
 from relaxd.llm.wire.answers import Answer
+from relaxd.llm.wire.documents import read_field, read_object
 from relaxd.llm.wire.requests import Asked, read_request
 from relaxd.llm.wire.responses import Reply, convert_request
 from relaxd.llm.wire.tokens import detokenize, tokenize
@@ -26,12 +28,20 @@ from relaxd.llm.wire.tokens import detokenize, tokenize
 _DONE = "data: [DONE]\n\n"
 
 
-def create_app(engine: Engine, name: str, access: Access = ANYONE) -> Starlette:
+def create_app(
+    engine: Engine, name: str, access: Access = ANYONE, *, lora_updates: bool = False
+) -> Starlette:
     """The ASGI app; `name` is what the endpoint calls its model. The engine stays the caller's to
-    close.
+    close. lora_updates: whether clients may load adapters from paths of this machine, and drop
+    them.
     """
     endpoint = _Endpoint(engine, name)
+    updates = [
+        Route("/v1/load_lora_adapter", endpoint.load_adapter, methods=["POST"]),
+        Route("/v1/unload_lora_adapter", endpoint.unload_adapter, methods=["POST"]),
+    ]
     routes = [
+        *(updates if lora_updates else ()),
         Route("/v1/chat/completions", endpoint.chat, methods=["POST"]),
         Route("/v1/completions", endpoint.complete, methods=["POST"]),
         Route("/v1/responses", endpoint.respond, methods=["POST"]),
@@ -47,7 +57,7 @@ class _Endpoint:
         self._engine = engine
         self._metrics = LlmMetrics(engine, name)
         count = self._metrics.count_refusal
-        self.door = Door(name, engine.capacity, engine.longest_prompt, count)
+        self.door = Door(name, engine.capacity, engine.longest_prompt, count, self._adapter_names)
         self._with_grammar = BoundedThreads("grammar", 4, 64)
 
     async def chat(self, request: Request) -> Response:
@@ -69,13 +79,63 @@ class _Endpoint:
         return self._read(document, chat=False)
 
     def _read(self, document: Any, *, chat: bool) -> tuple[Asked, Answer]:
-        want = read_request(document, chat=chat)
-        spell = self._engine.spell
-        return want, Answer(self.door.name, spell, chat=chat, n=want.n, usage=want.usage)
+        want = self._choose(document, read_request(document, chat=chat))
+        name, spell = want.adapter or self.door.name, self._engine.spell
+        return want, Answer(name, spell, chat=chat, n=want.n, usage=want.usage)
 
     def _read_response(self, document: Any) -> tuple[Asked, Reply]:
-        want = read_request(convert_request(document), chat=True)
-        return want, Reply(self.door.name, document)
+        want = self._choose(document, read_request(convert_request(document), chat=True))
+        return want, Reply(want.adapter or self.door.name, document)
+
+    def _choose(self, document: Any, want: Asked) -> Asked:
+        """The request with the adapter that its model names; raises UnknownAdapterError for a name
+        of neither an adapter nor the model. A model without adapters answers to every name.
+        """
+        model = read_field(document, "model", str)
+        if model in (None, self.door.name) or not self._engine.takes_adapters:
+            return want
+        if model not in self._adapter_names():
+            raise UnknownAdapterError(
+                f"the model {model[:100]!r} does not exist",
+                hint="GET /v1/models lists the model and its adapters",
+                field="model",
+            )
+        return replace(want, adapter=model)
+
+    def _adapter_names(self) -> list[str]:
+        return [adapter.name for adapter in self._engine.adapters]
+
+    async def load_adapter(self, request: Request) -> Response:
+        """POST /v1/load_lora_adapter, in vLLM's form."""
+        return await self._update(request, self._load)
+
+    async def unload_adapter(self, request: Request) -> Response:
+        """POST /v1/unload_lora_adapter, in vLLM's form."""
+        return await self._update(request, self._unload)
+
+    def _load(self, document: Any) -> str:
+        name, path = (_required(document, field) for field in ("lora_name", "lora_path"))
+        if name == self.door.name:
+            raise InputError("the model has this name", hint="choose another", field="lora_name")
+        self._engine.load_adapter(name, path)
+        return f"the adapter {name!r} is loaded"
+
+    def _unload(self, document: Any) -> str:
+        name = _required(document, "lora_name")
+        self._engine.unload_adapter(name)
+        return f"the adapter {name!r} is dropped"
+
+    async def _update(self, request: Request, work: Callable[[Any], str]) -> Response:
+        try:
+            async with self.door.bodies.read(request) as body:
+                document = await self.door.parse(body)
+                # Files are read one after the other, as large prompts are.
+                message = await self.door.threads(LARGE + 1).run(partial(work, document))
+                return PlainTextResponse(message)
+        except RelaxdError as error:
+            return self.door.refuse(request, error)
+        except ClientDisconnect:
+            return Response(status_code=400)
 
     async def tokenize(self, request: Request) -> Response:
         """POST /tokenize."""
@@ -174,6 +234,13 @@ class _Endpoint:
         finally:
             listening.cancel()
             self._count(listening)
+
+
+def _required(document: Any, name: str) -> str:
+    value = read_field(read_object(document), name, str)
+    if not value:
+        raise InputError(f"{name} is needed", field=name)
+    return str(value)
 
 
 async def _gone(request: Request) -> None:

@@ -3,7 +3,7 @@
 import socket
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvicorn
@@ -27,6 +27,30 @@ from relaxd.loading import load
 _BACKLOG = 1024
 
 
+@dataclass(frozen=True)
+class Loras:
+    """The low-rank adapters of a server: slots for `count`, those that it begins with, as
+    `NAME=PATH`, and whether clients may load others from paths of this machine.
+    """
+
+    count: int
+    modules: tuple[str, ...] = ()
+    updates: bool = False
+
+    def read_paths(self) -> dict[str, Path]:
+        """The paths by name; raises InputError of a text that names none, or one twice."""
+        paths: dict[str, Path] = {}
+        for text in self.modules:
+            name, equals, path = text.partition("=")
+            if not (name and equals and path) or name in paths:
+                raise InputError(
+                    f"cannot read --lora-modules {text}",
+                    hint="give each adapter once as NAME=PATH, as in sql=adapters/sql",
+                )
+            paths[name] = Path(path)
+        return paths
+
+
 def serve(
     bundle: Path,
     tokenizer: Path | None,
@@ -40,6 +64,7 @@ def serve(
     sharing: bool,
     speculate: str | None,
     draft: Path | None,
+    loras: Loras,
     threads: int | None,
     access: Access,
     max_connections: int,
@@ -56,6 +81,7 @@ def serve(
         )
     model = load(bundle, threads=threads)
     with ExitStack() as stack:
+        adapters = loras.read_paths()
         if model.manifest.state is None:
             encoder = _open_encoder(model, bundle, tokenizer, speculate)
             called = name or model.manifest.name
@@ -72,8 +98,13 @@ def serve(
                 sharing=sharing,
                 speculate=None if speculate is None else Speculation.parse(speculate),
                 draft=draft,
+                adapters=loras.count,
             )
-            app = create_app(stack.enter_context(engine), name or model.manifest.name, access)
+            stack.enter_context(engine)
+            for adapter, path in adapters.items():
+                engine.load_adapter(adapter, path)
+            called = name or model.manifest.name
+            app = create_app(engine, called, access, lora_updates=loras.updates)
         listening = _listening(address)
         host, port = listening.getsockname()[:2]
         print(f"relaxd llm: http://{host}:{port}/v1", flush=True)

@@ -7,6 +7,7 @@ import numpy as np
 from relaxd.contract.dims.names import quote_name
 from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.errors import InputError
+from relaxd.loader.adapters import AdapterStacks
 from relaxd.loader.model import Model
 from relaxd.loader.state import State
 
@@ -43,16 +44,26 @@ class Slots(Protocol):
     def truncate(self, slot: int, length: int) -> None:
         """Remove the tokens of a sequence from `length` on."""
 
+    def adapt(self, slot: int, adapter: int) -> None:
+        """Compute a sequence's tokens from now on with the adapter of a number, 0 for none."""
 
-def slots_of(model: Model, count: int | None, capacity: int | None) -> Slots:
-    """Make slots for so many sequences, by default 8 or what the model's batch admits."""
+
+def slots_of(
+    model: Model,
+    count: int | None,
+    capacity: int | None,
+    adapters: AdapterStacks | None = None,
+) -> Slots:
+    """Make slots for so many sequences, by default 8 or what the model's batch admits; adapters:
+    those that sequences may have.
+    """
     described = model.manifest.state
     if described is None:
         raise InputError(
             f"{model.manifest.name} has no state", hint="compile it with the option `state=lifted`"
         )
     if not described.ragged:
-        return _SeparateSlots(model, count or _DEFAULT, capacity)
+        return _SeparateSlots(model, count or _DEFAULT, capacity, adapters)
     cache = next(s for s in model.inputs if s.name == described.caches[0].input)
     sizes = [dim.highest for dim in model.dims if dim.name == cache.shape[0].symbol]
     most = next((size for size in sizes if size is not None), count or _DEFAULT)
@@ -61,7 +72,8 @@ def slots_of(model: Model, count: int | None, capacity: int | None) -> Slots:
             f"{count} sequences are more than the model's batch admits, {most}",
             hint="compile it with a greater batch",
         )
-    return _BatchedSlots(model.state(entries=count or min(most, _DEFAULT), capacity=capacity))
+    entries = count or min(most, _DEFAULT)
+    return _BatchedSlots(model.state(entries=entries, capacity=capacity, adapters=adapters))
 
 
 def most_rows(model: Model) -> int | None:
@@ -133,6 +145,9 @@ class _BatchedSlots:
     def truncate(self, slot: int, length: int) -> None:
         self._state.truncate(slot, length)
 
+    def adapt(self, slot: int, adapter: int) -> None:
+        self._state.adapt(slot, adapter)
+
 
 class _SeparateSlots:
     """A state for each sequence, for models whose KV cache has one length: a step is a call for
@@ -141,8 +156,10 @@ class _SeparateSlots:
 
     batched = False
 
-    def __init__(self, model: Model, count: int, capacity: int | None) -> None:
-        self._states = [model.state(capacity=capacity) for _ in range(count)]
+    def __init__(
+        self, model: Model, count: int, capacity: int | None, adapters: AdapterStacks | None
+    ) -> None:
+        self._states = [model.state(capacity=capacity, adapters=adapters) for _ in range(count)]
         self.count, self.capacity = count, self._states[0].capacity
 
     def length(self, slot: int) -> int:
@@ -164,6 +181,9 @@ class _SeparateSlots:
 
     def truncate(self, slot: int, length: int) -> None:
         self._states[slot].truncate(0, length)
+
+    def adapt(self, slot: int, adapter: int) -> None:
+        self._states[slot].adapt(0, adapter)
 
 
 def _logits(outputs: dict[str, Any]) -> Logits:

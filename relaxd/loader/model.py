@@ -30,6 +30,7 @@ from relaxd.loader.tensors.borrowed import check_out, store
 
 if TYPE_CHECKING:
     from relaxd.contract.bundle.state import State as StateSpec
+    from relaxd.loader.adapters import AdapterStacks
     from relaxd.loader.engines.engine import Watch
     from relaxd.loader.engines.threads import Team
     from relaxd.loader.metrics import CallMetrics
@@ -181,13 +182,28 @@ class Model:
             team = team_for(threads, self._team.helpers, one_at_a_time=device)
             return self._like(self._engine.session(team.size), team, self._metrics)
 
-    def state(self, *, entries: int = 1, capacity: int | None = None) -> "State":
+    def state(
+        self,
+        *,
+        entries: int = 1,
+        capacity: int | None = None,
+        adapters: "AdapterStacks | None" = None,
+    ) -> "State":
         """Empty caches for so many sequences of up to `capacity` tokens, by default as many as the
-        bundle admits; raises InputError for a library without state.
+        bundle admits; raises InputError for a library without state. adapters: those that entries
+        may have, of this model.
         """
         from relaxd.loader.state import State
 
-        return State(self, entries, capacity)
+        return State(self, entries, capacity, adapters)
+
+    def adapters(self, count: int) -> "AdapterStacks":
+        """Slots for so many low-rank adapters; raises AdapterError for a library that takes none
+        or not as many.
+        """
+        from relaxd.loader.adapters import AdapterStacks
+
+        return AdapterStacks(self, count)
 
     def count_calls(self, metrics: "CallMetrics") -> "Model":
         """The same model, whose calls are counted."""

@@ -10,11 +10,12 @@ import numpy as np
 
 from relaxd.contract.bundle.state import Part
 from relaxd.contract.dims.tensors import TensorSpec
-from relaxd.errors import CapacityError, InputError
+from relaxd.errors import CapacityError, InputError, UnknownAdapterError
 from relaxd.loader.machine.large_pages import zeros_by_small_pages
 from relaxd.loader.tensors.element_types import dtype_of
 
 if TYPE_CHECKING:
+    from relaxd.loader.adapters import AdapterStacks
     from relaxd.loader.model import Model
 
 Arrays = dict[str, np.ndarray]
@@ -34,7 +35,13 @@ class State:
     for one thread at a time. `Model.state` makes one.
     """
 
-    def __init__(self, model: "Model", entries: int, capacity: int | None) -> None:
+    def __init__(
+        self,
+        model: "Model",
+        entries: int,
+        capacity: int | None,
+        adapters: "AdapterStacks | None" = None,
+    ) -> None:
         described = model.manifest.state
         if described is None:
             raise InputError(
@@ -47,7 +54,8 @@ class State:
         self.capacity = self._checked(capacity)
         self._lengths = np.zeros(entries, np.int64)
         self._buffers = {cache.input: self._buffer(cache.input) for cache in described.caches}
-        own = self._buffers.keys() | described.parts.keys()
+        self._adapters = _EntryAdapters(model, entries, adapters)
+        own = self._buffers.keys() | described.parts.keys() | self._adapters.inputs
         self._given = tuple(spec for spec in model.inputs if spec.name not in own)
         self._free, self._held = self._given, dict[str, np.ndarray]()
         self._calls: dict[tuple[int, int], Call] = {}
@@ -87,7 +95,8 @@ class State:
         total = self._checked_total(before, entries, rows)
         call = self._call(first, entries)
         try:
-            outputs = call({**inputs, **self._fill_inputs(before, rows, total)})
+            fill = self._fill_inputs(before, rows, total)
+            outputs = call({**inputs, **fill, **self._adapters.numbers_of(first, entries)})
         except BaseException:
             self._clear(first, before.tolist(), rows)
             raise
@@ -103,9 +112,16 @@ class State:
                 self._calls.clear()
             bound = {**self._held, **self._buffers}
             chosen = slice(first, first + entries)
-            call = self._model.bind_inputs({name: array[chosen] for name, array in bound.items()})
+            own = {name: array[chosen] for name, array in bound.items()}
+            call = self._model.bind_inputs({**own, **self._adapters.stacks})
             self._calls[first, entries] = call
         return call
+
+    def adapt(self, entry: int, number: int) -> None:
+        """Give an entry an adapter by its number in the state's stacks, 0 for none. What the entry
+        holds stays as it was computed. Raises AdapterError for a number that has no slot.
+        """
+        self._adapters.choose(entry, number)
 
     def hold(self, inputs: Mapping[str, Any]) -> None:
         """Gives these inputs to every step from now on, in place of those held before: what stays
@@ -157,6 +173,7 @@ class State:
         if not 0 <= count <= have:
             raise InputError(f"entry {source} has {have} tokens: {count} cannot be copied from it")
         if origin is not self or source != target:
+            self._adapters.copy(origin._adapters, source, target)
             for name, buffer in self._buffers.items():
                 buffer[target, :, :count] = origin._buffers[name][source, :, :count]
             self._lengths[target] = max(count, before)
@@ -164,6 +181,7 @@ class State:
 
     def swap(self, first: int, second: int) -> None:
         """Exchanges what two entries hold."""
+        self._adapters.swap(first, second)
         most = int(self._lengths[[first, second]].max())
         for buffer in self._buffers.values():
             buffer[[first, second], :, :most] = buffer[[second, first], :, :most]
@@ -171,7 +189,9 @@ class State:
 
     def fork(self) -> "State":
         """Another state that holds the same tokens and inputs, its caches in buffers of its own."""
-        copy = State(self._model, len(self._lengths), self.capacity)
+        copy = State(self._model, len(self._lengths), self.capacity, self._adapters.shared)
+        for entry in range(len(self._lengths)):
+            copy._adapters.copy(self._adapters, entry, entry)
         most = int(self._lengths.max(initial=0))
         for name, buffer in self._buffers.items():
             copy._buffers[name][:, :, :most] = buffer[:, :, :most]
@@ -277,6 +297,46 @@ class State:
                 values = values.reshape([-1] + [1] * (rank - 1) if rank else ())
             values_of[name] = values
         return values_of
+
+
+class _EntryAdapters:
+    """The adapter of each entry, and the stacks that hold them; nothing of a model without."""
+
+    def __init__(self, model: "Model", entries: int, shared: "AdapterStacks | None") -> None:
+        described = model.manifest.adapters
+        if shared is None and described is not None:
+            from relaxd.loader.adapters import AdapterStacks
+
+            shared = AdapterStacks(model, 1)
+        self.shared = shared
+        self.stacks: Arrays = shared.inputs if shared is not None else {}
+        self._index = None if described is None else described.index
+        self._numbers = np.zeros(entries, np.int32)
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The model's inputs that are given here."""
+        return frozenset(self.stacks) | ({self._index} if self._index is not None else set())
+
+    def numbers_of(self, first: int, entries: int) -> Arrays:
+        """The input that says which adapters some entries have."""
+        if self._index is None:
+            return {}
+        return {self._index: self._numbers[first : first + entries]}
+
+    def choose(self, entry: int, number: int) -> None:
+        count = 0 if self.shared is None else self.shared.count
+        if not 0 <= number <= count:
+            raise UnknownAdapterError(
+                f"there is no adapter {number}", hint=f"the state has slots for {count}"
+            )
+        self._numbers[entry] = number
+
+    def copy(self, origin: "_EntryAdapters", source: int, target: int) -> None:
+        self._numbers[target] = origin._numbers[source]
+
+    def swap(self, first: int, second: int) -> None:
+        self._numbers[[first, second]] = self._numbers[[second, first]]
 
 
 class _Fill(NamedTuple):

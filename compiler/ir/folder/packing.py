@@ -15,7 +15,7 @@ from compiler.errors import LoadError
 from compiler.ir.decoders.quantized import Array, Quantized, pack
 from compiler.ir.folder.config import Config, unsupported_error, unusable
 from compiler.ir.folder.floats import as_float32, view_as
-from compiler.ir.folder.safetensors import Stored
+from relaxd.contract.weight_files.safetensors import Stored
 
 Take: TypeAlias = Callable[[str, tuple[int, ...]], Stored]
 """A tensor of a name and shape; raises LoadError where there is none."""

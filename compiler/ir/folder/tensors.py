@@ -6,7 +6,8 @@ from compiler.errors import LoadError
 from compiler.ir.decoders.quantized import Array
 from compiler.ir.folder.config import unusable
 from compiler.ir.folder.floats import as_float32
-from compiler.ir.folder.safetensors import Stored, read_safetensors
+from compiler.ir.folder.safetensors import read_safetensors
+from relaxd.contract.weight_files.safetensors import Stored
 
 
 def tensors_of(files: Iterable[tuple[str, Array]]) -> dict[str, Stored]:

@@ -8,8 +8,8 @@ from compiler.ir.decoders.design import Design, Named, Part
 from compiler.ir.decoders.joint import find_rows
 from compiler.ir.folder.architectures import Architecture
 from compiler.ir.folder.packing import Packing
-from compiler.ir.folder.safetensors import Stored
 from compiler.ir.folder.tensors import Tensors
+from relaxd.contract.weight_files.safetensors import Stored
 
 _UNREAD = (".rotary_emb.inv_freq", ".self_attn.masked_bias")
 """Ends of names of what older files hold beside weights, and what follows from the settings."""

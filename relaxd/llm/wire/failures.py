@@ -5,12 +5,14 @@ from typing import Any
 
 from relaxd.contract.text import sanitize
 from relaxd.errors import (
+    AdapterInUseError,
     CapacityError,
     ClosedError,
     GrammarError,
     InputError,
     OverloadError,
     RelaxdError,
+    UnknownAdapterError,
 )
 from relaxd.http.bodies import JSON_TYPE
 from relaxd.http.connections import Refusal
@@ -48,6 +50,8 @@ def _problem(message: str, kind: str, code: str, param: object) -> dict[str, Any
 
 
 _STATUSES: tuple[tuple[type[RelaxdError], int, str], ...] = (
+    (UnknownAdapterError, 404, "invalid_request_error"),
+    (AdapterInUseError, 409, "invalid_request_error"),
     (InputError, 400, "invalid_request_error"),
     (CapacityError, 400, "invalid_request_error"),
     (ClosedError, 503, "server_error"),
@@ -62,5 +66,9 @@ _STATUSES: tuple[tuple[type[RelaxdError], int, str], ...] = (
 )
 """The first class that fits decides, so a class stands before its bases."""
 
-_CODES = ((CapacityError, "context_length_exceeded"), (Unauthorized, "invalid_api_key"))
+_CODES = (
+    (CapacityError, "context_length_exceeded"),
+    (Unauthorized, "invalid_api_key"),
+    (UnknownAdapterError, "model_not_found"),
+)
 """Where OpenAI's clients know an error by a name of their own."""

@@ -23,7 +23,8 @@ _REFUSED: dict[str, tuple[Any, ...]] = {
 @dataclass(frozen=True)
 class Asked:
     """A request for completions, `n` of each prompt; prompts: of a conversation none. echo: whether
-    a completion repeats its prompt in front; variables: of the model's template.
+    a completion repeats its prompt in front; adapter: the name of one; variables: of the model's
+    template.
     """
 
     prompts: tuple[str | list[int], ...]
@@ -34,6 +35,7 @@ class Asked:
     priority: int
     stream: bool
     usage: bool
+    adapter: str | None = None
     tools: Tools = NO_TOOLS
     variables: Mapping[str, Any] = field(default_factory=dict)
 
@@ -61,6 +63,7 @@ def read_request(document: Any, *, chat: bool) -> Asked:
         read_field(document, "priority", int) or 0,
         bool(read_field(document, "stream", bool)),
         bool(options.get("include_usage")),
+        None,
         read_tools(document) if chat else NO_TOOLS,
         read_field(document, "chat_template_kwargs", dict) or {},
     )

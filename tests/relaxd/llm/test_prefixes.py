@@ -7,6 +7,7 @@ import pytest
 
 import relaxd
 from relaxd.llm import Engine, Sampling
+from relaxd.llm.adapters import LoadedAdapter
 from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.slots import Logits, slots_of
 from relaxd.loader.model import Model
@@ -24,6 +25,7 @@ class Counted:
     def __init__(self, count: int) -> None:
         self.count = count
         self.calls: list[tuple[str, int, int, int]] = []
+        self.adapters = [0] * count
 
     def extend(self, slot: int, tokens: list[int]) -> Logits:
         return np.zeros((len(tokens), 1))
@@ -39,6 +41,9 @@ class Counted:
 
     def truncate(self, slot: int, length: int) -> None:
         self.calls.append(("truncate", slot, slot, length))
+
+    def adapt(self, slot: int, adapter: int) -> None:
+        self.adapters[slot] = adapter
 
     def length(self, slot: int) -> int:
         raise NotImplementedError
@@ -93,6 +98,28 @@ def test_a_new_prompt_takes_the_slot_that_was_used_longest_ago() -> None:
     positions, calls = fill(3, [1] * 20, [2] * 20, [3] * 20)
     assert positions.begin(1, [4] * 20) == 0
     assert calls == [("truncate", 1, 1, 0)]
+
+
+def test_tokens_are_shared_by_sequences_of_one_adapter() -> None:
+    slots = Counted(6)
+    positions = Prefixes(slots)
+    first, second, again = (
+        LoadedAdapter(name, Path(name), number, key)
+        for name, number, key in (("a", 1, 1), ("b", 2, 2), ("a", 1, 3))
+    )
+    for slot, adapter in enumerate((None, first, second)):
+        assert positions.begin(slot, SHARED, adapter=adapter) == 0
+        positions.extend(slot, SHARED)
+    # One that was loaded again in the same slot computes something else.
+    assert positions.begin(3, [*SHARED, 1], adapter=again) == 0
+    positions.extend(3, [*SHARED, 1])
+    assert [positions.begin(4, [*SHARED, 1], adapter=each) for each in (first, second, None)] == [
+        24
+    ] * 3
+    assert slots.adapters[:5] == [0, 1, 2, 1, 0]
+    positions.swap(1, 2)
+    assert positions.begin(4, [*SHARED, 1], adapter=first) == 24
+    assert slots.calls[-1] == ("copy", 2, 4, 24)
 
 
 def test_little_is_not_shared_and_nothing_where_it_is_not_wanted() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 from compiler.ir.decoders.design import Named
 from compiler.ir.encoders.design import Linear, Norm, Part
 from compiler.ir.folder.encoders.names import UNREAD_ENDINGS, UNUSED
-from compiler.ir.folder.safetensors import Stored
 from compiler.ir.folder.tensors import Tensors
+from relaxd.contract.weight_files.safetensors import Stored
 
 _OLD_NORMS = {"weight": "gamma", "bias": "beta"}
 """Names of the scale and the bias of a norm in files that were converted from TensorFlow's."""

@@ -1,0 +1,1 @@
+"""Low-rank adapters as files: PEFT's folders and llama.cpp's GGUF files."""

@@ -1,0 +1,1 @@
+"""Files of weights that nobody has vouched for: safetensors and GGUF."""
