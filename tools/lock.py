@@ -2,6 +2,7 @@
 installed here, and those of models.in, with the hash of each file that the index has of it.
 """
 
+import platform
 import subprocess
 import sys
 import tomllib
@@ -14,16 +15,21 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
+DEVELOPERS = "dev.txt"
 LOCKS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "client.txt": ((), set()),
     # The API runs no bundle, and nobody types into Celery's shell there.
     "api.txt": (("api", "traces"), {"apache-tvm-ffi", "numpy", "click-repl"}),
     "worker.txt": (("server", "traces"), set()),
-    "dev.txt": (("dev",), set()),
+    DEVELOPERS: (("dev",), set()),
 }
 BUILD = ("setuptools",)
 COMPLETE = frozenset({"api.txt", "worker.txt"})
 """The locks that are installed without a look at what their packages need."""
+ANY_PYTHON = "{}.{}".format(*sys.version_info)
+"""The oldest Python of this minor version, which servers may have; what developers use needs a
+newer one.
+"""
 OLDER_PYTHON = {"redis": ("async-timeout", "==5.0.1 ; python_full_version < '3.11.3'")}
 """What a package needs on an older Python 3.11 than this one, as that of Debian 12."""
 UNHASHED = {"torch": "torch.txt"}
@@ -75,13 +81,13 @@ def _pin(name: str) -> str:
     return f"=={version(name).partition('+')[0]}"
 
 
-def hash_files(pins: str) -> str:
+def hash_files(pins: str, python: str = ANY_PYTHON) -> str:
     """The pins, each with the SHA-256 of its files for every platform; raises CalledProcessError
     for a version that the index does not have.
     """
     options = ("--no-deps", "--universal", "--generate-hashes", "--no-header", "--no-annotate")
-    python = ("--python-version", "{}.{}".format(*sys.version_info))
-    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *options, *python, "-"]
+    of_python = ("--python-version", python)
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *options, *of_python, "-"]
     return subprocess.run(command, input=pins, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
@@ -92,7 +98,8 @@ def main() -> None:
     for file, (extras, _) in LOCKS.items():
         what = f"relaxd[{','.join(extras)}]" if extras else "relaxd"
         head = f"# Written by `make lock`: what {what} needs.\n"
-        (folder / file).write_text(head + hash_files(lock(project, file)))
+        python = platform.python_version() if file == DEVELOPERS else ANY_PYTHON
+        (folder / file).write_text(head + hash_files(lock(project, file), python))
     models = (folder / f"{MODELS}.in").read_text()
     head = f"# Written by `make lock` of {MODELS}.in.\n"
     (folder / f"{MODELS}.txt").write_text(head + hash_files(models))
