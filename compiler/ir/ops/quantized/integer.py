@@ -97,7 +97,7 @@ def conv(
     for x_zero.
     """
     b.quantized = True
-    if _sums_image(b, x, weight, weight_zero, window, groups):
+    if _adds_up_image(b, x, weight, weight_zero, window, groups):
         centred = subtract_zero(b, x, x_zero, 1, "int32")
         return rd.reduce(b, centred, "sum", list(range(2, len(x.shape))), True)
     depth, taps = weight.shape[1], ex.prod(weight.shape[2:])
@@ -134,7 +134,7 @@ def conv(
     )
 
 
-def _sums_image(
+def _adds_up_image(
     b: Builder, x: Value, weight: Value, zero: Value | None, window: Window, groups: int
 ) -> bool:
     """True where each channel's elements are added up: by weights that are 1, of which there are

@@ -78,10 +78,10 @@ def _scale_plainly(
     bits = Known.of((-1 - exponent).astype("int32"))
 
     def scale_element(item: Any, factor: Any, shift: Any) -> Any:
-        product = item.astype("int64") * factor.astype("int64")
+        scaled = item.astype("int64") * factor.astype("int64")
         half = tirx.const(1 << _BITS, "int64")
         wide = item.astype("int32")
-        high = wide + ((product + half) >> tirx.const(32, "int64")).astype("int32")
+        high = wide + ((scaled + half) >> tirx.const(32, "int64")).astype("int32")
         # Less one where negative: halves go away from zero.
         away = high + (high >> _int(_BITS))
         return finish(((away >> shift) + _int(1)) >> _int(1))

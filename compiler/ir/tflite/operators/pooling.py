@@ -68,8 +68,8 @@ def _sum_windows(node: Node, window: dict[str, Any]) -> tuple[str, str]:
         node.fail(f"windows of {height} x {width} over {channels} channels of integers")
     x = node.to_channels_first(node.x())
     ones = node.const(np.ones((channels, 1, height, width), np.int8))
-    sums = node.put("ConvInteger", x, ones, **window, group=channels)
-    total, elements = node.to_channels_last(sums), height * width
+    totals = node.put("ConvInteger", x, ones, **window, group=channels)
+    total, elements = node.to_channels_last(totals), height * width
     if window["auto_pad"] == "VALID":
         return total, node.const(elements, "int32")
     mean = node.put("AveragePool", plane_of_ones(node, x), **window, count_include_pad=1)

@@ -65,7 +65,7 @@ def model(function: str, multipliers: np.ndarray, exponents: np.ndarray) -> onnx
 
 
 def run_both(function: str, factors: list[float], x: np.ndarray, out: Path) -> np.ndarray:
-    """What a kernel gives, which is what ONNX Runtime gives."""
+    """The results of a kernel, equal to those of ONNX Runtime."""
     pairs = [quantize_multiplier(factor) for factor in factors]
     multipliers, exponents = (np.array(column) for column in zip(*pairs, strict=True))
     proto = model(function, multipliers, exponents)
