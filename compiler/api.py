@@ -117,6 +117,7 @@ def compile_request(
         model_name=name or model_name(model),
         samples=str(samples.absolute()) if samples else None,
         dump=_dump_folder(output, request, dump),
+        verify_again=_is_set("RELAXD_VERIFY_AGAIN"),
         reproducer=_vacated(reproducer) if reproducer else None,
     )
     stored = _kernels() if kernels else None
@@ -151,8 +152,11 @@ def _report(job: InspectJob | FamiliesJob) -> dict[str, Any]:
 
 def _limits() -> Limits:
     """Those of a build that its own user runs."""
-    trusting = os.environ.get("RELAXD_ALLOW_UNSANDBOXED_TORCHSCRIPT", "").lower()
-    return Limits(unsandboxed_torchscript=trusting in ("1", "true", "yes", "on"))
+    return Limits(unsandboxed_torchscript=_is_set("RELAXD_ALLOW_UNSANDBOXED_TORCHSCRIPT"))
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "").lower() in ("1", "true", "yes", "on")
 
 
 def _kernels() -> KernelObjects | None:

@@ -37,6 +37,7 @@ from compiler.toolchain import cuda, versions
 from compiler.toolchain.objects import Objects
 from compiler.verify import report, sides
 from compiler.verify.choosing import Choice, choose, says_little
+from compiler.verify.earlier_judgement import EarlierJudgement
 from compiler.verify.inputs import array_file
 from compiler.verify.inputs.distributions import Distribution
 from compiler.verify.inputs.inputs import Signature, Trials, prepare
@@ -358,13 +359,19 @@ def choose_and_verify(
     faulty: runs the library in place of what runs it on this machine, to measure verification.
     """
     signature = compiled.signature.original
+    judgement = EarlierJudgement() if faulty else _earlier_judgement(this, compiled)
+    if judgement.record is not None:
+        count = len(judgement.record["points"])
+        message = f"an earlier build judged this code at {count} shapes"
+        this.on_event(Progress(Stage.VERIFY, message))
 
     def verify(choice: Choice) -> tuple[Record, Trials]:
         trials = _trials(this, signature, choice.distribution)
-        numerics = _verified(this, original, compiled, trials.add_work(compiled.kernels), faulty)
-        return {**numerics, "inputs": choice.to_json()}, trials
+        left = judgement.reduce(trials).add_work(compiled.kernels)
+        numerics = _verified(this, original, compiled, left, faulty)
+        return judgement.settle({**numerics, "inputs": choice.to_json()}), trials
 
-    first = _choice(this, signature, original)
+    first = judgement.choice or _choice(this, signature, original)
     failure = None
     try:
         numerics, trials = verify(first)
@@ -380,6 +387,21 @@ def choose_and_verify(
     if failure is not None:
         raise failure
     return numerics, trials
+
+
+def _earlier_judgement(this: Build, compiled: Compiled) -> EarlierJudgement:
+    """How an earlier build judged equal code: none where weights decide more than numbers, or
+    nothing is kept of builds.
+    """
+    signature, job = compiled.signature, this.job
+    plain = compiled.quantization == QuantizationPlan() and not signature.quantized
+    if not (plain and this.request.options.verify and job.kernels and job.fresh_kernels):
+        return EarlierJudgement()
+    if job.verify_again or signature.in_place or job.samples or not this.more_points:
+        return EarlierJudgement()
+    stored, fresh = Path(job.kernels), Path(job.fresh_kernels)
+    options = this.request.options
+    return EarlierJudgement.of(this.partial, compiled.manifest, options, stored, fresh)
 
 
 def _choice(

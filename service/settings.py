@@ -72,6 +72,10 @@ class Settings(BaseSettings):
     """Processes and threads that one compile may start."""
     kernel_cache_mb: int = Field(default=KERNELS_MB, ge=0)
     """MiB of compiled kernels that workers keep, each for builds of one tenant; 0 for none."""
+    verify_again: bool = False
+    """Compare a library with the reference at all points, also where an earlier build of the tenant
+    judged equal code with other weights.
+    """
     allow_unsandboxed_torchscript: bool = False
     """Compile TorchScript even where the sandbox does not isolate files, so that a model can read
     and write all that the worker can.

@@ -28,6 +28,9 @@ inspect.modulesbyfile |= dict.fromkeys(("<frozen runpy>", "<string>"), "__main__
 # As in a compile process; here the tests and all that they import would be looked through.
 garbage.collect_seldom()
 
+# Builds compare at all points, whichever tests have built equal code before.
+os.environ.setdefault("RELAXD_VERIFY_AGAIN", "true")
+
 # On a machine that others use, how long one example took says nothing. A gate draws the same
 # examples for every change.
 settings.register_profile(

@@ -41,7 +41,8 @@ class CompileJob(_Tagged):
     dump: directory that receives the module after every phase, or None; a failed build leaves it.
     reproducer: directory that receives what shows a mismatch again, or None; absent beforehand.
     kernels: folder of the kernels that earlier builds compiled, which may be absent, or None; those
-    that this build compiles go to fresh_kernels, which is no None then.
+    that this build compiles go to fresh_kernels, which is no None then. verify_again: compare at
+    all points, also where an earlier build judged equal code.
     """
 
     kind: ClassVar[str] = "compile"
@@ -57,6 +58,7 @@ class CompileJob(_Tagged):
     reproducer: str | None = None
     kernels: str | None = None
     fresh_kernels: str | None = None
+    verify_again: bool = False
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,11 @@ def _unchecked(numerics: NumericsReport) -> Iterator[str]:
         yield f"The outputs were not compared with a reference{why}."
     elif sentence := _UNLIKE.get(Verdict(numerics.verdict)):
         yield sentence
+    elif numerics.earlier is not None:
+        yield (
+            f"An earlier build compared this code at {len(numerics.earlier.points)} shapes; with "
+            f"these weights it was compared at {len(numerics.points)}."
+        )
 
 
 def _unmeasured(profiles: Sequence[Profile]) -> Iterator[str]:

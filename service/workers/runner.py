@@ -200,6 +200,7 @@ class Runner:
             model_digest=claim.model,
             dump=str(dump) if claim.request.options.dump else None,
             reproducer=str(reproducer),
+            verify_again=self._core.settings.verify_again,
         )
         try:
             self._run_child(job, claim, pulse)

@@ -259,12 +259,30 @@ class InputsReport:
 
 
 @dataclass(frozen=True)
+class JudgedPoint:
+    """A point at which outputs were compared with the reference."""
+
+    label: str = ""
+    dims: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EarlierReport:
+    """The points at which an earlier build compared the library's code, of equal bytes; its weights
+    may have been others.
+    """
+
+    points: tuple[JudgedPoint, ...] = ()
+    reference: str | None = None
+
+
+@dataclass(frozen=True)
 class NumericsReport:
     """How the build was verified; None where it has no report. float64: what evaluated the model in
     float64, or why nothing could; None where nothing had to. inputs: what they were drawn from.
-    weights: None where the library has
-    the model's own; precision: None where it computes in the model's; cache: None where it stores
-    caches in the model's.
+    earlier: None where this build compared at all points itself. weights: None where the library
+    has the model's own; precision: None where it computes in the model's; cache: None where it
+    stores caches in the model's.
     """
 
     status: str | None = None
@@ -275,7 +293,9 @@ class NumericsReport:
     inputs: InputsReport | None = None
     warnings: tuple[str, ...] = ()
     outputs: tuple[OutputReport, ...] = ()
+    points: tuple[JudgedPoint, ...] = ()
     left_out: tuple[UncomparedPoint, ...] = ()
+    earlier: EarlierReport | None = None
     weights: WeightsReport | None = None
     precision: WeightsReport | None = None
     cache: WeightsReport | None = None
