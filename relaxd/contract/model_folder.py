@@ -12,6 +12,8 @@ TOKENIZER, SETTINGS, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat
 GENERATION = "generation_config.json"
 MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
 LENGTHS = "sentence_bert_config.json"
+ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+"""An adapter of PEFT's, which is merged into the model beside it."""
 _BESIDE = (TOKENIZER, SETTINGS, TEMPLATE, GENERATION, MODULES, PROMPTS, LENGTHS)
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 """The names of modules' folders, as in `1_Pooling`."""
@@ -51,6 +53,12 @@ def choose_files(names: Collection[str], index: bytes | None) -> list[str]:
             "save it again: SentenceTransformer(FOLDER).save_pretrained(NEW) of "
             "sentence-transformers 3 or later puts the encoder into the folder itself",
         )
+    if CONFIG not in names and ADAPTER in names:
+        raise _refused(
+            "the folder is an adapter, without the model that it changes",
+            f"put {ADAPTER} and {ADAPTER_WEIGHTS} into the model's folder, which merges them; or "
+            "compile the model with lora_rank, and load the adapter while it runs",
+        )
     if CONFIG not in names:
         raise _refused(
             f"the folder has no {CONFIG} and no .onnx file",
@@ -58,7 +66,11 @@ def choose_files(names: Collection[str], index: bytes | None) -> list[str]:
             "its data, or a tar of either",
         )
     weights = _shards(index) if index is not None else _complete_weights(names)
+    if ADAPTER in names:
+        weights |= {ADAPTER, ADAPTER_WEIGHTS}
     missing = sorted(weights - {*names})
+    if missing == [ADAPTER_WEIGHTS]:
+        raise _refused(f"the folder has {ADAPTER} alone", f"add {ADAPTER_WEIGHTS}, or drop it")
     if missing:
         raise _refused(
             f"{INDEX} names {missing[0]!r}, which the folder lacks", "fetch the folder again"
@@ -97,7 +109,7 @@ def _shards(index: bytes) -> set[str]:
 
 
 def _complete_weights(names: Collection[str]) -> set[str]:
-    weights = {name for name in names if name.endswith(_TENSORS)}
+    weights = {name for name in names if name.endswith(_TENSORS)} - {ADAPTER_WEIGHTS}
     if WEIGHTS in weights:
         return {WEIGHTS}
     if len(weights) == 1:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Key = tuple[int, str]
 """The layer and the name of a matmul, such as `q_proj`."""
 Matrices = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
-"""float32 [columns of x, rank] and [rank, columns], of whose product x is multiplied by."""
+"""float32 [columns of x, rank] and [rank, columns]: x is multiplied by their product."""
 
 
 class AdapterStacks:
@@ -38,9 +38,13 @@ class AdapterStacks:
         self.count = count
         specs = {spec.name: spec for spec in model.inputs}
         self._check_count(model, specs[described.modules[0].down].shape[0].symbol)
-        self.inputs = {
+        self._ranks = np.zeros((count, len(described.modules)), np.int32)
+        self.inputs = {described.ranks: self._ranks} | {
             name: _zeros([count, *(axis.evaluate({}) for axis in specs[name].shape[1:])])
             for name in described.inputs
+        }
+        self._numbers = {
+            (module.layer, module.name): i for i, module in enumerate(described.modules)
         }
         self.modules: dict[Key, Module] = {
             (module.layer, module.name): module for module in described.modules
@@ -56,13 +60,13 @@ class AdapterStacks:
         self.clear(number)
         for key, (down, up) in matrices.items():
             module, rank = self.modules[key], up.shape[0]
-            self.inputs[module.down][number - 1, :, :rank] = down
+            self.inputs[module.down][number - 1, :rank] = down.T
             self.inputs[module.up][number - 1, :rank] = up / np.float32(module.scale)
+            self._ranks[number - 1, self._numbers[key]] = rank
 
     def clear(self, number: int) -> None:
         """Make a slot add nothing."""
-        for stack in self.inputs.values():
-            stack[number - 1] = 0
+        self._ranks[number - 1] = 0
 
     def _check_count(self, model: "Model", symbol: str | None) -> None:
         dim = next((dim for dim in model.dims if dim.name == symbol), None)
@@ -86,7 +90,7 @@ class AdapterStacks:
                 reason="targets",
             )
         down, up = pair
-        depth, width = self.inputs[module.down].shape[1], self.inputs[module.up].shape[2]
+        depth, width = self.inputs[module.down].shape[2], self.inputs[module.up].shape[2]
         rank, most = up.shape[0], self.described.rank
         if down.shape != (depth, rank) or up.shape != (rank, width):
             raise AdapterError(

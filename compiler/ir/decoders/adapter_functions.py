@@ -39,13 +39,29 @@ _START = """
   is_used = Greater (index, none)
   used = Unsqueeze (is_used, axes)
   total = Shape <start = 2, end = 3> (base)
+  modules = Constant <value_ints: ints = @modules> ()
+  first = Constant <value = int64 {0}> ()
+  step = Constant <value = int64 {1}> ()
+  last = Constant <value = int64[1] {0}> ()
+  ranks_row = Gather <axis = 0> (ranks, row)
   sum0 = Identity (base)
 """
 _PART = """
   at{i} = Constant <value = int64[1] {{{i}}}> ()
   down{i}_row = Gather <axis = 0> (down{i}, row)
   up{i}_row = Gather <axis = 0> (up{i}, row)
-  low{i} = MatMul (x, down{i}_row)
+  turned{i} = Transpose <perm = [0, 2, 1]> (down{i}_row)
+  full{i} = MatMul (x, turned{i})
+  most{i} = Shape <start = 1, end = 2> (up{i})
+  extent{i} = Squeeze (most{i}, last)
+  numbers{i} = Range (first, extent{i}, step)
+  narrow{i} = Cast <to = 6> (numbers{i})
+  module{i} = Gather (modules, at{i})
+  rank{i} = Gather <axis = 1> (ranks_row, module{i})
+  has{i} = Less (narrow{i}, rank{i})
+  axis{i} = Constant <value = int64[1] {{1}}> ()
+  kept{i} = Unsqueeze (has{i}, axis{i})
+  low{i} = Where (kept{i}, full{i}, nothing)
   scale{i} = Gather (scales, at{i})
   scaled{i} = Mul (low{i}, scale{i})
   high{i} = MatMul (scaled{i}, up{i}_row)
@@ -75,14 +91,17 @@ def index_function() -> onnx.FunctionProto:
 
 @cache
 def add_function(parts: int) -> onnx.FunctionProto:
-    """(base [batch, rows, columns], x [batch, rows, depth], index [batch], then of each part down
-    [adapters, depth, rank] and up [adapters, rank, width]) to base, in whose columns from `starts`
-    on `scales` * x @ down @ up is added, by the stacks' row before `index`, nothing where it is 0.
+    """(base [batch, rows, columns], x [batch, rows, depth], index [batch], ranks int32 [adapters,
+    modules], then of each part down [adapters, rank, depth] and up [adapters, rank, width]) to
+    base, in whose columns from `starts` on `scales` * x @ down.T @ up is added, by the stacks' row
+    before `index`, nothing where it is 0; of down and up the first rows alone, as many as `ranks`
+    has for that adapter and the part's number among `modules`.
     """
     inputs = "".join(f", down{i}, up{i}" for i in range(parts))
-    head = f'<domain: "{DOMAIN}", opset_import: ["" : 21]>\n{add_name(parts)} <starts, scales>'
+    name = f"{add_name(parts)} <starts, scales, modules>"
+    head = f'<domain: "{DOMAIN}", opset_import: ["" : 21]>\n{name}'
     body = "".join(_PART.format(i=i, next=i + 1) for i in range(parts))
-    text = f"{head} (base, x, index{inputs}) => (sum{parts})\n{{{_START}{body}}}"
+    text = f"{head} (base, x, index, ranks{inputs}) => (sum{parts})\n{{{_START}{body}}}"
     return parser.parse_function(text)
 
 

@@ -19,7 +19,7 @@ _PARTS = dict(
         strict=True,
     )
 )
-_INDEX, _CHECKED, _COUNT = "adapter", "adapter.checked", "adapters"
+_INDEX, _CHECKED, _COUNT, _RANKS = "adapter", "adapter.checked", "adapters", "adapters.ranks"
 _SPREAD = 4
 """How much smaller than a matmul's result is what adapters of unit size add to it."""
 
@@ -63,14 +63,16 @@ class AdapterSites:
         self, graph: Graph, x: str, base: str, layer: int, slices: Sequence[Slice], output: str
     ) -> str:
         """base, the result of matmuls of x by a layer's matrices, plus what adapters add."""
+        first = len(self._modules)
         modules = [self._module(layer, each) for each in slices]
         if not self._checked:
             self._checked = graph.call(index_function(), [_INDEX, modules[0].down], _CHECKED)
         stacks = [name for module in modules for name in (module.down, module.up)]
         return graph.call(
             add_function(len(slices)),
-            [base, x, self._checked, *stacks],
+            [base, x, self._checked, _RANKS, *stacks],
             output,
+            modules=list(range(first, first + len(modules))),
             starts=[each.start for each in slices],
             scales=[module.scale for module in modules],
         )
@@ -81,7 +83,7 @@ class AdapterSites:
         down, up = (f"{_COUNT}.{layer}.{name}.{half}" for half in ("down", "up"))
         scale = 0.5 ** math.ceil(math.log2(_SPREAD * math.sqrt(part.depth * rank)))
         module = Module(layer, name, down, up, scale)
-        for stack, shape in (down, (part.depth, rank)), (up, (rank, part.width)):
+        for stack, shape in (down, (rank, part.depth)), (up, (rank, part.width)):
             info = helper.make_tensor_value_info(stack, TensorProto.FLOAT, [_COUNT, *shape])
             self._inputs.append(info)
         self._modules.append(module)
@@ -91,6 +93,7 @@ class AdapterSites:
         """Describe the adapters of the whole decoder, and give the graph's inputs for them."""
         self.described = Adapters(
             _INDEX,
+            _RANKS,
             self._form.rank,
             tuple(self._modules),
             design.heads,
@@ -98,4 +101,9 @@ class AdapterSites:
             design.neighbours,
         )
         index = helper.make_tensor_value_info(_INDEX, TensorProto.INT32, ["batch_size"])
-        return [index, *self._inputs]
+        ranks = [_COUNT, len(self._modules)]
+        return [
+            index,
+            helper.make_tensor_value_info(_RANKS, TensorProto.INT32, ranks),
+            *self._inputs,
+        ]

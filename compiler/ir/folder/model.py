@@ -12,7 +12,9 @@ from compiler.ir.folder.decoder import decoder_of
 from compiler.ir.folder.encoders import architectures as encoders
 from compiler.ir.folder.encoders.encoder import encoder_of
 from compiler.ir.folder.exporting import export_hint
-from relaxd.contract.model_folder import CONFIG
+from relaxd.contract.model_folder import ADAPTER, CONFIG
+
+_MERGE = f"merge it by PEFT's merge_and_unload, or drop {ADAPTER}"
 
 
 def model_of_folder(
@@ -26,6 +28,8 @@ def model_of_folder(
     name = names[0] if isinstance(names, list) and names else None
     if isinstance(name, str) and name in decoders.ARCHITECTURES:
         return *decoder_of(files, config, decoders.ARCHITECTURES[name], sites), ()
+    if ADAPTER in files.arrays:
+        raise unsupported_error("adapters of other models than decoders", _MERGE)
     if isinstance(name, str) and name in encoders.ARCHITECTURES:
         return encoder_of(files, config, *encoders.ARCHITECTURES[name])
     known = sorted([*decoders.ARCHITECTURES, *encoders.FAMILIES])

@@ -117,7 +117,9 @@ def _float16_constants(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    return {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    """The values of a node's attributes, but for those that a function takes of its call."""
+    own = (one for one in node.attribute if not one.ref_attr_name)
+    return {one.name: helper.get_attribute_value(one) for one in own}
 
 
 class _Writer:

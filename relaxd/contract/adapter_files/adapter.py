@@ -1,7 +1,7 @@
 """An adapter as its file has it, and how it fits the matmuls of a model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,11 +32,13 @@ class LowRank:
 @dataclass(frozen=True)
 class Adapter:
     """The changes of an adapter by matmul. neighbours: as llama.cpp has the rows of queries and
-    keys of some models: pairs that rotate beside each other, not half a head apart.
+    keys of some models: pairs that rotate beside each other, not half a head apart. magnitudes: of
+    DoRA, the norm of each row of the changed matrix.
     """
 
     changes: Mapping[Key, LowRank]
     neighbours: bool = False
+    magnitudes: Mapping[Key, Array] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from relaxd.contract.adapter_files.adapter import Adapter, malformed_error
 from relaxd.contract.adapter_files.gguf import read_adapter_gguf
-from relaxd.contract.adapter_files.peft import CONFIG, read_peft
+from relaxd.contract.adapter_files.peft import read_peft
+from relaxd.contract.model_folder import ADAPTER
 from relaxd.contract.weight_files.gguf import is_gguf
 
 
@@ -15,4 +16,4 @@ def read_adapter(path: Path) -> Adapter:
     if is_gguf(path):
         return read_adapter_gguf(path)
     what = "is no GGUF file" if path.exists() else "does not exist"
-    raise malformed_error(f"{path} {what}; an adapter is a folder with {CONFIG}, or a GGUF file")
+    raise malformed_error(f"{path} {what}; an adapter is a folder with {ADAPTER}, or a GGUF file")

@@ -21,8 +21,8 @@ MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 @dataclass(frozen=True)
 class Module:
-    """A matmul with adapters. down: the input float32 [adapters, columns of x, rank]; up: float32
-    [adapters, rank, columns]; the library adds `scale` * x @ down @ up.
+    """A matmul with adapters. down: the input float32 [adapters, rank, columns of x]; up: float32
+    [adapters, rank, columns]; the library adds `scale` * x @ down.T @ up.
 
     scale: a power of two, so that drawn numbers of unit size change the result a little.
     """
@@ -37,13 +37,15 @@ class Module:
 @dataclass(frozen=True)
 class Adapters:
     """The adapters of a library. index: the input int32 [batch], 0 where a sequence has none, else
-    the number of its adapter from 1 on.
+    the number of its adapter from 1 on. ranks: the input int32 [adapters, modules], how many rows
+    of `down` and `up` each adapter has for each of the modules, 0 where it changes none.
 
     neighbours: pairs of a head's rows that rotate lie beside each other, not half a head apart.
     heads, groups: of queries, and of keys and values.
     """
 
     index: str
+    ranks: str
     rank: int
     modules: tuple[Module, ...]
     heads: int
@@ -68,6 +70,7 @@ class Adapters:
             raise manifest_error("the adapters are of a kind that this release does not support")
         return cls(
             text(entries["index"], "adapters.index"),
+            text(entries["ranks"], "adapters.ranks"),
             integer(entries["rank"], "adapters.rank", MOST_RANK),
             tuple(_module(entry) for entry in sequence(entries["modules"], "adapters.modules")),
             integer(entries["heads"], "adapters.heads", 1 << 20),

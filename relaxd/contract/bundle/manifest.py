@@ -315,7 +315,8 @@ def _check_adapters(manifest: Manifest) -> None:
     specs = {spec.name: spec for spec in manifest.inputs}
     ranks = {name: (specs[name].dtype, len(specs[name].shape)) for name in specs}
     stacks = all(ranks.get(name) == ("float32", 3) for name in adapters.inputs)
-    if manifest.state is None or not stacks or ranks.get(adapters.index) != ("int32", 1):
+    numbers = ranks.get(adapters.index), ranks.get(adapters.ranks)
+    if manifest.state is None or not stacks or numbers != (("int32", 1), ("int32", 2)):
         raise manifest_error("adapters must be inputs of a library with state")
 
 

@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from relaxd.contract.adapter_files.adapter import Adapter, LowRank, Shape, fit
-from relaxd.contract.adapter_files.peft import CONFIG, WEIGHTS
 from relaxd.contract.adapter_files.reading import read_adapter
+from relaxd.contract.model_folder import ADAPTER, ADAPTER_WEIGHTS
 from relaxd.errors import AdapterError
 from tests.support.models import adapters as am
 from tests.support.models import gguf_files
@@ -32,7 +32,7 @@ def write(folder: Path, **config: Any) -> Path:
 
 
 def change_tensors(folder: Path, **tensors: np.ndarray | None) -> None:
-    path = folder / WEIGHTS
+    path = folder / ADAPTER_WEIGHTS
     stored = {**load_file(path), **tensors}
     save_file({name: array for name, array in stored.items() if array is not None}, path)
 
@@ -136,20 +136,20 @@ def test_settings_that_contradict(tmp_path: Path, config: dict[str, Any], messag
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     folder = write(tmp_path / "a")
-    (folder / CONFIG).write_text("[")
+    (folder / ADAPTER).write_text("[")
     with pytest.raises(AdapterError, match="not valid JSON"):
         read_adapter(folder)
-    (folder / CONFIG).write_text("[]")
+    (folder / ADAPTER).write_text("[]")
     with pytest.raises(AdapterError, match="no JSON object"):
         read_adapter(folder)
-    (folder / CONFIG).write_text(json.dumps(FORM.config()))
-    (folder / WEIGHTS).write_bytes(b"")
+    (folder / ADAPTER).write_text(json.dumps(FORM.config()))
+    (folder / ADAPTER_WEIGHTS).write_bytes(b"")
     with pytest.raises(AdapterError, match="empty"):
         read_adapter(folder)
-    (folder / WEIGHTS).write_bytes(b"\xff" * 20)
+    (folder / ADAPTER_WEIGHTS).write_bytes(b"\xff" * 20)
     with pytest.raises(AdapterError, match="malformed"):
         read_adapter(folder)
-    (folder / WEIGHTS).unlink()
+    (folder / ADAPTER_WEIGHTS).unlink()
     with pytest.raises(AdapterError, match="cannot be read"):
         read_adapter(folder)
     other = tmp_path / "file"

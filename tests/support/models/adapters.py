@@ -85,14 +85,20 @@ def draw(model: Path, form: LoraForm, seed: int) -> dict[str, tuple[Array, Array
 
 
 def write_peft(
-    folder: Path, halves: Mapping[str, tuple[Array, Array]], form: LoraForm, **config: Any
+    folder: Path,
+    halves: Mapping[str, tuple[Array, Array]],
+    form: LoraForm,
+    magnitudes: Mapping[str, Array] | None = None,
+    **config: Any,
 ) -> Path:
-    """Write a folder as PEFT does."""
+    """Write a folder as PEFT does; magnitudes: of DoRA."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {}
     for module, pair in halves.items():
         for letter, array in zip("AB", pair, strict=True):
             tensors[f"base_model.model.{module}.lora_{letter}.weight"] = array
+    for module, magnitude in (magnitudes or {}).items():
+        tensors[f"base_model.model.{module}.lora_magnitude_vector"] = magnitude
     save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
     (folder / "adapter_config.json").write_text(json.dumps({**form.config(), **config}))
     return folder
@@ -128,13 +134,21 @@ def write_gguf(
 
 
 def merge(
-    model: Path, halves: Mapping[str, tuple[Array, Array]], form: LoraForm, folder: Path
+    model: Path,
+    halves: Mapping[str, tuple[Array, Array]],
+    form: LoraForm,
+    folder: Path,
+    magnitudes: Mapping[str, Array] | None = None,
 ) -> Path:
-    """Write the model with the adapter in its weights."""
+    """Write the model with the adapter in its weights; magnitudes: DoRA's norms of rows."""
     weights = weights_of(model)
     for module, (first, second) in halves.items():
         delta = second.astype(np.float64) @ first.astype(np.float64) * form.scale_of(module)
-        weights[f"{module}.weight"] = (weights[f"{module}.weight"] + delta).astype(np.float32)
+        changed = weights[f"{module}.weight"] + delta
+        if magnitudes is not None:
+            norms = np.sqrt((changed**2).sum(axis=1))
+            changed = changed * (magnitudes[module] / norms)[:, None]
+        weights[f"{module}.weight"] = changed.astype(np.float32)
     folder.mkdir(parents=True)
     shutil.copy(model / "config.json", folder)
     save_file(weights, folder / "model.safetensors", {"format": "pt"})

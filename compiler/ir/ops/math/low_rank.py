@@ -21,6 +21,7 @@ from compiler.tir.building import (
     alloc,
     blocks,
     let,
+    let_opaque,
     parallel,
     serial,
     statements,
@@ -34,42 +35,54 @@ from compiler.tir.loops import PARALLEL_FLOPS, Stmt
 _TASK = 16
 """Rows of a task."""
 _ROWS = 4
-"""Rows that share what is read of matrices: with two vectors of 256 bits each, accumulators fill
-half of the registers.
-"""
-_LANES = 16
-"""Columns that are accumulated together, of several rows; of one row four times as many."""
+"""Rows that share what is read of matrices."""
+_STRANDS = 4
+"""Rows of a matrix that are read side by side: as many memory streams, and accumulators."""
 _VECTOR = 8
 
 
 @dataclass(frozen=True)
 class Part:
-    """The matrices of the columns from `start` on: down [count, depth, rank], rank a multiple of 8,
-    and up [count, rank, width], numbers all but the count; the product is multiplied by `scale`.
+    """The matrices of the columns from `start` on: down [count, rank, depth] and up [count, rank,
+    width], numbers all but the count; the matmul is multiplied by `scale`.
+
+    module: the column of the ranks that says how many rows of the matrices count.
     """
 
     down: Value
     up: Value
     start: int
     scale: float
+    module: int
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         """depth, rank and width."""
-        (_, depth, rank), (_, _, width) = self.down.shape, self.up.shape
+        (_, rank, depth), (_, _, width) = self.down.shape, self.up.shape
         return int(depth), int(rank), int(width)  # type: ignore[call-overload]
 
 
-def add_low_rank(b: Builder, base: Value, x: Value, index: Value, parts: Sequence[Part]) -> Tensor:
-    """base [batch, rows, columns] plus the products of x [batch, rows, depth] by the matrices
-    before `index`, int32 [batch], all float32; entries whose index is not 1 to the count of
-    matrices stay as they are.
+@dataclass(frozen=True)
+class Choice:
+    """The matrices of entries. index: int32 [batch]: those before this number, from 1 on, none for
+    any other; ranks: int32 [count, modules].
+    """
+
+    index: Value
+    ranks: Value
+
+
+def add_low_rank(
+    b: Builder, base: Value, x: Value, choice: Choice, parts: Sequence[Part]
+) -> Tensor:
+    """base [batch, rows, columns] plus the matmuls of x [batch, rows, depth] by the first rows of
+    its entry's matrices, as many as the ranks say, all float32.
     """
 
     def compute(*tensors: te.Tensor) -> te.Tensor:
         def statement(inputs: Sequence[Any], outputs: Sequence[Any]) -> Stmt:
-            to, left, numbers, *stacks = inputs
-            return _Program(parts, to, left, numbers, outputs[0], stacks).emit()
+            to, left, index, ranks, *stacks = inputs
+            return _Program(parts, to, left, index, ranks, outputs[0], stacks).emit()
 
         return te.extern(
             [tuple(ex.prim(extent) for extent in base.shape)],
@@ -79,9 +92,10 @@ def add_low_rank(b: Builder, base: Value, x: Value, index: Value, parts: Sequenc
             name="add_low_rank",
         )
 
+    values = [choice.index, choice.ranks]
     stacks = [stack for part in parts for stack in (part.down, part.up)]
     attrs = {"op_pattern": OPAQUE}
-    return b.te(compute, base, x, index, *stacks, name="add_low_rank", attrs=attrs)
+    return b.te(compute, base, x, *values, *stacks, name="add_low_rank", attrs=attrs)
 
 
 @dataclass(frozen=True)
@@ -92,6 +106,7 @@ class _Program:
     base: Any
     x: Any
     index: Any
+    ranks: Any
     out: Any
     stacks: Sequence[Any]
 
@@ -126,23 +141,33 @@ class _Program:
     def _emit_task(self, entry: Expr, first: Expr, count: Expr) -> None:
         """Emit some rows of an entry."""
         with serial(count, "row") as row:
-            for c in strips(self.base.shape[2], _LANES):
+            for c in strips(self.base.shape[2], _VECTOR):
                 store(self.out, self.base[entry, first + row, c], entry, first + row, c)
         slot = let("slot", self.index[entry].astype("int64"))
-        for number, part in enumerate(self.parts):
-            down, up = self.stacks[2 * number : 2 * number + 2]
-            with when(tirx.And(slot > 0, slot <= down.shape[0])):
-                block = _Block(self, part, down, up, entry, slot - 1)
-                groups = let("groups", tirx.truncdiv(count, const(_ROWS)))
-                with serial(groups, "group") as group:
-                    block.emit(first + group * _ROWS, _ROWS)
-                with serial(count - groups * _ROWS, "rest") as rest:
-                    block.emit(first + groups * _ROWS + rest, 1)
+        with when(tirx.And(slot > 0, slot <= self.ranks.shape[0])):
+            for number, part in enumerate(self.parts):
+                down, up = self.stacks[2 * number : 2 * number + 2]
+                most = const(part.sizes[1])
+                rank = self.ranks[slot - 1, part.module].astype("int64")
+                rank = let_opaque("rank", tirx.max(tirx.min(rank, most), const(0)))
+                with when(tirx.And(rank > 0, slot <= down.shape[0])):
+                    self._emit_part(
+                        _Block(self, part, down, up, entry, slot - 1, rank), first, count
+                    )
+
+    def _emit_part(self, block: "_Block", first: Expr, count: Expr) -> None:
+        groups = let("groups", tirx.truncdiv(count, const(_ROWS)))
+        with serial(groups, "group") as group:
+            block.emit(first + group * _ROWS, _ROWS)
+        with serial(count - groups * _ROWS, "rest") as rest:
+            block.emit(first + groups * _ROWS + rest, 1)
 
 
 @dataclass(frozen=True)
 class _Block:
-    """The product of one part for rows of an entry by matrix number `slot`."""
+    """The matmul of one part for rows of an entry by the first `rank` rows of matrices number
+    `slot`.
+    """
 
     program: _Program
     part: Part
@@ -150,60 +175,71 @@ class _Block:
     up: Any
     entry: Expr
     slot: Expr
+    rank: Expr
 
     def emit(self, first: Expr, rows: int) -> None:
         """Emit so many rows from `first` on."""
-        _, rank, _ = self.part.sizes
-        low = alloc([rows, rank], "float32", "low")
-        for start, width in blocks(rank, _LANES if rank % _LANES == 0 else _VECTOR):
-            self._emit_low(low, first, rows, start, width)
-        for start, width in blocks(self.part.sizes[2], _LANES if rows > 1 else 4 * _LANES):
-            self._emit_columns(low, first, rows, start, width)
+        strands = _STRANDS if rows == 1 else _STRANDS // 2
+        # A group of strands may end behind the rank, and computes numbers that nobody reads.
+        most = -(-self.part.sizes[1] // _STRANDS) * _STRANDS
+        low = alloc([rows, most], "float32", "low")
+        groups = tirx.truncdiv(self.rank + const(strands - 1), const(strands))
+        with serial(groups, "group") as group:
+            self._emit_low(low, first, rows, let("j", group * strands), strands)
+        full = let("full", tirx.truncdiv(self.rank, const(_STRANDS)))
+        with serial(full, "group") as group:
+            self._emit_columns(low, first, rows, group * _STRANDS, _STRANDS)
+        with serial(self.rank - full * _STRANDS, "rest") as rest:
+            self._emit_columns(low, first, rows, full * _STRANDS + rest, 1)
 
-    def _emit_low(self, low: Any, first: Expr, rows: int, start: Expr, width: int) -> None:
-        """Emit columns of the product by `down`. Of one row, steps of the depth add to accumulators
-        of their own, so that none waits for the one before.
-        """
-        depth, _, _ = self.part.sizes
-        strands = _ROWS // rows
+    def _emit_low(self, low: Any, first: Expr, rows: int, start: Expr, strands: int) -> None:
+        """Emit sums along the depth: those of `strands` rows of `down` from `start` on."""
+        depth, rank, _ = self.part.sizes
+        width = 2 * _VECTOR if rows == 1 else _VECTOR
         acc = alloc([strands * rows, width], "float32", "acc")
         for each in range(strands * rows):
             for lane in across(width, _VECTOR):
                 store(acc, 0, each, lane)
+        # Rows behind the last one are the last one again.
+        rows_of = [let("r", tirx.min(start + i, const(rank - 1))) for i in range(strands)]
 
-        def add(k: Expr, strand: int) -> None:
+        def term(row: int, strand: int, k: Expr) -> Expr:
+            x = self.program.x[self.entry, first + row, k]
+            return x * self.down[self.slot, rows_of[strand], k]
+
+        with serial(depth // width, "k") as k:
             for row in range(rows):
-                left = self.program.x[self.entry, first + row, k]
-                for lane in across(width, _VECTOR):
-                    term = left * self.down[self.slot, k, start + lane]
+                for strand in range(strands):
                     each = strand * rows + row
-                    store(acc, load(acc, [each, lane]) + term, each, lane)
-
-        with serial(depth // strands, "k") as k:
+                    for lane in across(width, _VECTOR):
+                        total = load(acc, [each, lane]) + term(row, strand, k * width + lane)
+                        store(acc, total, each, lane)
+        for row in range(rows):
             for strand in range(strands):
-                add(k * strands + strand, strand)
-        for k in range(depth // strands * strands, depth):
-            add(const(k), 0)
-        for row in range(rows):
-            for lane in across(width, _VECTOR):
-                total = load(acc, [row, lane])
-                for strand in range(1, strands):
-                    total = total + load(acc, [strand * rows + row, lane])
-                store(low, total * tirx.const(self.part.scale, "float32"), row, start + lane)
+                total = _sum_lanes(acc, strand * rows + row, width)
+                for k in range(depth // width * width, depth):
+                    total = total + term(row, strand, const(k))
+                scaled = total * tirx.const(self.part.scale, "float32")
+                store(low, scaled, row, start + strand)
 
-    def _emit_columns(self, low: Any, first: Expr, rows: int, start: Expr, width: int) -> None:
-        """Emit columns of the result, which has the base already."""
-        _, rank, _ = self.part.sizes
-        out, column, lanes = self.program.out, self.part.start + start, min(width, _VECTOR)
-        acc = alloc([rows, width], "float32", "sum")
-        for row in range(rows):
-            for lane in across(width, lanes):
-                store(acc, out[self.entry, first + row, column + lane], row, lane)
-        with serial(rank, "j") as j:
+    def _emit_columns(self, low: Any, first: Expr, rows: int, start: Expr, strands: int) -> None:
+        """Add to all columns what some rows of `up` from `start` on give."""
+        out, begin = self.program.out, self.part.start
+        for column, width in blocks(self.part.sizes[2], 2 * _VECTOR):
+            lanes = min(width, _VECTOR)
             for row in range(rows):
                 for lane in across(width, lanes):
-                    term = low[row, j] * self.up[self.slot, j, start + lane]
-                    store(acc, load(acc, [row, lane]) + term, row, lane)
-        for row in range(rows):
-            for lane in across(width, lanes):
-                store(out, load(acc, [row, lane]), self.entry, first + row, column + lane)
+                    total = out[self.entry, first + row, begin + column + lane]
+                    for strand in range(strands):
+                        up = self.up[self.slot, start + strand, column + lane]
+                        total = total + low[row, start + strand] * up
+                    store(out, total, self.entry, first + row, begin + column + lane)
+
+
+def _sum_lanes(acc: Any, row: int, width: int) -> Expr:
+    """The sum of a row of accumulators, halves added up until one is left."""
+    while width > 1:
+        width //= 2
+        for lane in across(width, min(width, _VECTOR)):
+            store(acc, load(acc, [row, lane]) + load(acc, [row, width + lane]), row, lane)
+    return load(acc, [row, 0])

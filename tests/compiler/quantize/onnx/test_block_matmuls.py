@@ -43,6 +43,17 @@ def test_rows_are_quantized_by_the_rule(
         np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-4)
 
 
+def test_functions_that_take_attributes_of_their_calls_stay() -> None:
+    model = model_of(table(4, 32, 64, 24, "none"))
+    function = onnx.parser.parse_function(
+        '<domain: "own", opset_import: ["" : 21]> add <value> (x) => (y)'
+        "{ more = Constant <value_float: float = @value> ()  y = Add (x, more) }"
+    )
+    model.functions.append(function)
+    quantize_rows(model)
+    assert model.functions[0] == function
+
+
 def test_float16_stays_float16() -> None:
     weights = table(4, 32, 64, 24, "halves")
     model = model_of(weights)

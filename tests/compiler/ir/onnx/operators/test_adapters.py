@@ -30,20 +30,22 @@ def model_with(*widths: int, depth: int = 13, rank: int = 8, gap: int = 0) -> on
         "base": f"float32[b,s,{columns}]",
         "x": f"float32[b,s,{depth}]",
         "adapter": "int32[b]",
+        "ranks": f"int32[n,{len(widths) + 1}]",
     }
     for i, width in enumerate(widths):
-        inputs |= {f"down{i}": f"float32[n,{depth},{rank}]", f"up{i}": f"float32[n,{rank},{width}]"}
-    stacks = [name for name in inputs if name not in ("base", "x", "adapter")]
+        inputs |= {f"down{i}": f"float32[n,{rank},{depth}]", f"up{i}": f"float32[n,{rank},{width}]"}
+    stacks = [name for name in inputs if name[-1].isdigit()]
     scales = [0.5**i for i in range(len(widths))]
     nodes = [
         helper.make_node(INDEX, ["adapter", "down0"], ["index"], domain=DOMAIN),
         helper.make_node(
             add_name(len(widths)),
-            ["base", "x", "index", *stacks],
+            ["base", "x", "index", "ranks", *stacks],
             ["y"],
             domain=DOMAIN,
             starts=starts,
             scales=scales,
+            modules=list(range(len(widths), 0, -1)),
         ),
     ]
     model = model_of(nodes, inputs, opset=21, outputs=["y"])
@@ -60,7 +62,9 @@ def feed_of(model: onnx.ModelProto, adapters: list[int], rows: int, count: int) 
             sizes.get(axis.dim_param, axis.dim_value) for axis in info.type.tensor_type.shape.dim
         ]
         feed[info.name] = normal(*shape, seed=seed)
-    return feed | {"adapter": np.array(adapters, np.int32)}
+    rank = feed["down0"].shape[1]
+    ranks = np.random.default_rng(rank).integers(-1, rank + 2, feed["ranks"].shape)
+    return feed | {"adapter": np.array(adapters, np.int32), "ranks": ranks.astype(np.int32)}
 
 
 def exactly(model: onnx.ModelProto, feed: Arrays) -> np.ndarray:
@@ -68,13 +72,14 @@ def exactly(model: onnx.ModelProto, feed: Arrays) -> np.ndarray:
     attributes = {a.name: helper.get_attribute_value(a) for a in model.graph.node[1].attribute}
     exact = {name: array.astype(np.float64) for name, array in feed.items()}
     result = exact["base"].copy()
-    for i, (start, scale) in enumerate(
-        zip(attributes["starts"], attributes["scales"], strict=True)
-    ):
+    settings = (attributes[name] for name in ("starts", "scales", "modules"))
+    for i, (start, scale, module) in enumerate(zip(*settings, strict=True)):
         down, up = exact[f"down{i}"], exact[f"up{i}"]
         for entry, adapter in enumerate(feed["adapter"]):
             if adapter:
-                delta = exact["x"][entry] @ down[adapter - 1] @ up[adapter - 1]
+                rank = max(feed["ranks"][adapter - 1, module], 0)
+                low = exact["x"][entry] @ down[adapter - 1, :rank].T
+                delta = low @ up[adapter - 1, :rank]
                 result[entry, :, start : start + up.shape[2]] += scale * delta
     return result
 
@@ -110,7 +115,10 @@ def test_entries_get_what_their_adapters_add(
 def test_entries_without_an_adapter_see_nothing_of_others() -> None:
     model = model_with(24, depth=9)
     feed = feed_of(model, [0, 1, 2, 0], 5, 2)
+    feed["ranks"][:] = 5
     feed["down0"][1], feed["up0"][1] = np.nan, np.inf
+    # Nor do ranks of an adapter see rows behind the last one.
+    feed["down0"][0, 5:], feed["up0"][0, 5:] = np.nan, np.inf
     (got,) = build(model).run(feed)
     np.testing.assert_array_equal(got[[0, 3]], feed["base"][[0, 3]])
     assert np.isfinite(got[1]).all()
