@@ -25,7 +25,7 @@ _RECORDED = ("points", "verified_up_to", "reference", "inputs")
 
 @dataclass(frozen=True)
 class EarlierJudgement:
-    """What an earlier build left of the verification of a library; by default nothing.
+    """The word of an earlier build on the code of a library; by default none.
 
     record: its report, in part, None where there was none; key, fresh: under which name and where
     this build leaves its own, for later ones.
