@@ -216,9 +216,14 @@ def test_the_driver_of_fine_tuned_weights_is_there(
     request = CompileRequest.of(dims=DIMS, options=QUICK).to_json()
     for seed in range(2):
         fresh, output = tmp_path / f"fresh{seed}", tmp_path / f"bundle{seed}"
-        folders = {"kernels": str(stored.objects.folder), "fresh_kernels": str(fresh)}
         job = CompileJob(
-            str(builds.model(seed)), request, "native", str(output), model_name="net", **folders
+            str(builds.model(seed)),
+            request,
+            "native",
+            str(output),
+            model_name="net",
+            kernels=str(stored.objects.folder),
+            fresh_kernels=str(fresh),
         )
         build(job)
         stored.take(fresh)
