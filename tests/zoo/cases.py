@@ -1,6 +1,7 @@
 """Every case of the zoo by its key."""
 
 from tests.zoo import (
+    audio,
     decoders,
     encoders,
     generative,
@@ -19,7 +20,7 @@ from tests.zoo import (
 
 _FAMILIES = (
     *(packaged, shipped, vision, images, hubs, text, encoders, generative, decoders, t5),
-    *(speech, sounds, graph),
+    *(speech, sounds, audio, graph),
 )
 
 _EXPORTED = [case for family in _FAMILIES for case in family.CASES]

@@ -156,7 +156,10 @@ def nest_shapes(forward: Callable[..., Any], shapes: list[dict[int, Any]]) -> tu
 def _main(key: str, path: str, cases: str) -> None:
     import torch
 
+    from tests.zoo.weights import import_hubs
+
     warnings.simplefilter("ignore")
+    import_hubs()
     torch.manual_seed(0)
     case: Any = importlib.import_module(cases).CASES[key]
     export(case.export.make(), Path(path), case.exporter)

@@ -1,8 +1,8 @@
-"""Models of packages by their names, at a small size: a class of transformers, or a function of
-timm or torchvision.
+"""Models of packages by their names, at a small size: a class of transformers or torchaudio, or a
+function of timm, torchvision or torchaudio.
 """
 
-import importlib.util
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -54,10 +54,9 @@ class Recipe:
         return Program(module, args, names, outputs, {n: self._named(n) for n in names})
 
     def _model(self) -> "nn.Module":
-        from tests.zoo.weights import import_torchvision
+        from tests.zoo.weights import import_hubs
 
-        if importlib.util.find_spec("torchvision"):
-            import_torchvision()
+        import_hubs()
         position = "torchvision.models" if self.package == "torchvision" else self.package
         created = attrgetter(self.model)(importlib.import_module(position))
         config = getattr(created, "config_class", None)

@@ -20,11 +20,13 @@ from tests.zoo.case import Case, Exporter, Feed, Sizes
 from tests.zoo.cases import CASES
 from tests.zoo.exporting import Program, nest_shapes
 from tests.zoo.programs import Saved
+from tests.zoo.weights import import_hubs
 
 
 def write(case: Case, folder: Path) -> None:
     """Save the program last, so that a folder with it is whole."""
     assert isinstance(case.export, Saved)
+    import_hubs()
     torch.manual_seed(0)
     program = case.export.source.make()
     program.module.eval()

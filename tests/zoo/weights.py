@@ -1,7 +1,10 @@
 """Random weights of models that packages make, and what the packages lack here."""
 
 import importlib
+import importlib.util
 import sys
+import types
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,16 +49,40 @@ def _observe(module: nn.Module, args: tuple[Tensor, ...]) -> None:
         norm.eval()
 
 
-def import_torchvision() -> None:
-    """Import torchvision, which transformers and timm import too. Its common wheel has a library
-    that does not load without CUDA; the operators that the import then misses are declared, for
-    models that call none of them.
+def import_hubs() -> None:
+    """Import torchvision and torchaudio where they are installed: transformers and timm import them
+    too. Their common wheels have libraries that do not load without CUDA.
     """
+    if importlib.util.find_spec("torchvision"):
+        _import_torchvision()
+    if importlib.util.find_spec("torchaudio"):
+        _import_torchaudio()
+
+
+def _import_torchvision() -> None:
+    """The operators that the import misses are declared, for models that call none of them."""
     try:
         importlib.import_module("torchvision")
     except RuntimeError:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
+        _forget("torchvision")
         for name in ("nms", "qnms"):
             torch.library.define(f"torchvision::{name}", "(Tensor a, Tensor b, float c) -> Tensor")
         importlib.import_module("torchvision")
+
+
+def _import_torchaudio() -> None:
+    """torchaudio has a form without its library, which it takes where there is no such file."""
+    try:
+        importlib.import_module("torchaudio")
+    except OSError:
+        _forget("torchaudio")
+        extension: Any = types.ModuleType("torchaudio._extension")
+        extension._IS_TORCHAUDIO_EXT_AVAILABLE = extension._IS_ALIGN_AVAILABLE = False
+        extension.fail_if_no_align = lambda function: function
+        sys.modules[extension.__name__] = extension
+        importlib.import_module("torchaudio")
+
+
+def _forget(package: str) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        del sys.modules[name]

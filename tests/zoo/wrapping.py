@@ -12,7 +12,7 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 class Positional(nn.Module):
     """`model` with its arguments named `inputs`, in order; returns the outputs named `outputs`, or
-    what `model` does where there are no names.
+    what `model` does where there are no names, None left out.
 
     fixed: further arguments.
     """
@@ -31,7 +31,8 @@ class Positional(nn.Module):
     def forward(self, *arguments: Tensor) -> tuple[Tensor, ...]:
         created = self.model(**dict(zip(self.inputs, arguments, strict=True)), **self.fixed)
         if not self.outputs:
-            return created if isinstance(created, tuple) else (created,)
+            results = created if isinstance(created, (tuple, list)) else (created,)
+            return tuple(result for result in results if result is not None)
         return tuple(created[name] for name in self.outputs)
 
 
