@@ -41,17 +41,18 @@ def _window(node: Node, rank: int) -> Window:
 
 def _operands(b: Builder, node: Node) -> tuple[Value, bool, Window]:
     """[N, C, *spatial], whether N had to be added, and the window, which torch refuses where it is
-    longer than a padded axis.
+    longer than a padded axis, by a stride or more where partial windows count.
     """
     rank = _rank(node)
     x, single = _batched(b, node.value("self"), rank)
     window = _window(node, rank)
+    partial = node.bool("ceil_mode", False)
     for axis, extent in enumerate(x.shape[2:]):
         room = ex.sub(
             ex.add(ex.add(extent, window.before[axis]), window.after[axis]), window.reach(axis)
         )
         b.require(
-            ex.greater_equal(room, 0),
+            ex.greater(room, -window.strides[axis] if partial else -1),
             f"a window of {window.reach(axis)} elements does not fit an axis of {extent}",
         )
     return x, single, window

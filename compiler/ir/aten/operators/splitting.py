@@ -19,13 +19,15 @@ from compiler.ir.shapes.extents import Extent
 
 def _pieces(b: Builder, node: Node, axis: int, sizes: Sequence[Extent]) -> list[Ref]:
     """Consecutive parts of an axis, each a view."""
-    source, start, parts = node.ref("self"), 0, []
+    ends: list[Extent] = [0]
     for size in sizes:
-        stop = b.facts.simplify(ex.add(start, size))
-        step = _part(axis, start, stop)
-        parts.append(node.memory.view(source, step(b, node.memory.read(source)), step))
-        start = stop
-    return parts
+        ends.append(b.facts.simplify(ex.add(ends[-1], size)))
+    return [_view(b, node, axis, start, stop) for start, stop in pairwise(ends)]
+
+
+def _view(b: Builder, node: Node, axis: int, start: Extent, stop: Extent) -> Ref:
+    source, step = node.ref("self"), _part(axis, start, stop)
+    return node.memory.view(source, step(b, node.memory.read(source)), step)
 
 
 def _part(axis: int, start: Extent, stop: Extent) -> Step:
@@ -71,11 +73,37 @@ def chunk(b: Builder, node: Node) -> list[Ref]:
         )
     if b.facts.same(ex.floormod(extent, chunks), 0) is True:
         return _pieces(b, node, axis, [b.facts.simplify(ex.floordiv(extent, chunks))] * chunks)
-    node.fail(
-        "chunks of an axis that may not divide by them leave their number open",
-        reason="data_dependent",
-        hint="declare the dim as a multiple of the chunks",
-    )
+    count = _unpacked(node)
+    if count is None:
+        node.fail(
+            "chunks of an axis that may not divide by them leave their number open",
+            reason="data_dependent",
+            hint="declare the dim as a multiple of the chunks",
+        )
+    return _chunks(b, node, axis, chunks, count)
+
+
+def _unpacked(node: Node) -> int | None:
+    """How many tensors the program takes a list apart into; None where it does something else."""
+    (output,) = node.raw.outputs()
+    # A program of torch.export names the items.
+    if items := getattr(output, "items", ()):
+        return len(items)
+    users = [use.user for use in output.uses()]
+    if not users or any(user.kind() != "prim::ListUnpack" for user in users):
+        return None
+    return len(list(users[0].outputs()))
+
+
+def _chunks(b: Builder, node: Node, axis: int, chunks: int, count: int) -> list[Ref]:
+    """The chunks of an axis of which a run checks that there are `count`."""
+    extent = b.facts.simplify(node.value("self").shape[axis])
+    size = b.facts.simplify(ex.ceildiv(extent, chunks))
+    last = b.facts.simplify(ex.sub(extent, ex.mul(size, count - 1)))
+    message = f"the model takes {count} of {chunks} chunks of an axis of {extent}"
+    b.require(ex.greater_equal(last, 1), message)
+    b.require(ex.less_equal(last, size), message)
+    return _pieces(b, node, axis, [size] * (count - 1) + [last])
 
 
 @op("hsplit", "vsplit", "dsplit")
@@ -126,38 +154,32 @@ def tensor_split(b: Builder, node: Node) -> list[Ref]:
 
 
 def _split_at(b: Builder, node: Node, axis: int) -> list[Ref]:
-    x = node.value("self")
-    extent = b.facts.simplify(x.shape[axis])
-    if "sections" in node.names and isinstance(extent, int):
-        small, more = divmod(extent, node.int("sections"))
-        return _pieces(
-            b, node, axis, [small + (index < more) for index in range(node.int("sections"))]
-        )
-    if (
-        "sections" in node.names
-        and b.facts.same(ex.floormod(extent, node.int("sections")), 0) is True
-    ):
-        return _pieces(
-            b,
-            node,
-            axis,
-            [b.facts.simplify(ex.floordiv(extent, node.int("sections")))] * node.int("sections"),
-        )
-    if "indices" not in node.names or not isinstance(extent, int):
+    extent = b.facts.simplify(node.value("self").shape[axis])
+    if "sections" in node.names:
+        count = node.int("sections")
+        if count < 1:
+            node.fail(f"{count} parts of an axis", reason="attribute")
+        # The first extent % count parts are longer by one.
+        longer = (ex.add(extent, count - 1 - index) for index in range(count))
+        sizes = [b.facts.simplify(ex.floordiv(size, count)) for size in longer]
+        return _pieces(b, node, axis, sizes)
+    if "indices" not in node.names:
         node.fail(
-            "parts of an axis that only run time knows are not supported",
+            "parts of an axis that begin at the numbers of a tensor are not supported",
             reason="data_dependent",
-            hint="fix the dim that is split",
+            hint="give the indices as numbers",
         )
-    boundaries = [
-        0,
-        *(
-            min(max(index + extent if index < 0 else index, 0), extent)
-            for index in node.ints("indices")
-        ),
-        extent,
+    starts = [0, *(_boundary(index, extent) for index in node.ints("indices"))]
+    ends = [ex.maximum(start, stop) for start, stop in pairwise([*starts, extent])]
+    return [
+        _view(b, node, axis, *map(b.facts.simplify, part))
+        for part in zip(starts, ends, strict=True)
     ]
-    return _pieces(b, node, axis, [max(stop - start, 0) for start, stop in pairwise(boundaries)])
+
+
+def _boundary(index: int, extent: Extent) -> Extent:
+    """An index into an axis as slices take it: from the end where negative, and within the axis."""
+    return ex.maximum(ex.add(extent, index), 0) if index < 0 else ex.minimum(index, extent)
 
 
 @op("unbind")

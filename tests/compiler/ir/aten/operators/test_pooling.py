@@ -25,6 +25,18 @@ def test_pool2() -> None:
     )
 
 
+def test_a_partial_window_alone() -> None:
+    check(
+        lambda x: (
+            F.max_pool2d(x, 3, 2, ceil_mode=True),
+            F.max_pool2d(x, 3, 2, ceil_mode=True, return_indices=True),
+            F.avg_pool2d(x, 3, 2, ceil_mode=True),
+        ),
+        (FLOATS, "1,2,n,7"),
+        sizes=(2, 3, 4, 5),
+    )
+
+
 def test_pool1() -> None:
     check(
         lambda x: (F.max_pool1d(x, 2), F.avg_pool1d(x, 2), F.max_pool3d(x[None], (1, 1, 2))),

@@ -1,5 +1,7 @@
 """Views against torch, the axes symbolic."""
 
+import numpy as np
+import pytest
 import torch
 
 from tests.compiler.ir.torchscript.running import check
@@ -81,6 +83,25 @@ def test_split() -> None:
 
 def test_tensor_split() -> None:
     check(lambda x: (x.tensor_split(3, 2), x.tensor_split((1, 3), 2)), (FLOATS, "n,3,4"))
+
+
+def test_parts_of_an_axis_that_they_do_not_divide() -> None:
+    check(
+        lambda x: (
+            *x.tensor_split(3, 0),
+            *x.vsplit(1),
+            *x.tensor_split((1, -1, 9), 0),
+            *(part.sum(0) for part in x.chunk(3, 0)),
+        ),
+        (FLOATS, "n,4"),
+        sizes=(3, 5, 6, 7, 8, 13),
+    )
+
+
+def test_chunks_are_as_many_as_the_program_takes_apart() -> None:
+    compiled = check(lambda x: x.chunk(3, 0), (FLOATS, "n,4"), sizes=(3, 5))
+    with pytest.raises(Exception, match="mismatch"):
+        compiled(x=np.zeros((4, 4), np.float32))
 
 
 def test_splitn() -> None:
