@@ -32,6 +32,14 @@ OVERLAPPING = frozenset(
 """Views whose elements may be one in memory."""
 INPLACE_BITS = frozenset(f"aten::__i{name}__" for name in ("and", "or", "xor", "lshift", "rshift"))
 """Those in-place operators that no underscore tells."""
+SHAPE_ONLY = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("clone", "contiguous", "flatten", "ravel", "reshape"),
+        *("dim", "len", "ndimension", "numel", "size", "sym_numel", "sym_size"),
+    )
+)
+"""Operators beside views for which a tensor's elements may be of any kind."""
 REFUSED: dict[str, str] = {}
 """Operators refused by name, with the reason."""
 
@@ -84,6 +92,11 @@ def functional_form(kind: str) -> str | None:
     if kind in INPLACE_BITS:
         return kind.replace("__i", "__")
     return kind[:-1] if kind.endswith("_") and not kind.endswith("__") else None
+
+
+def is_of_shapes(kind: str) -> bool:
+    """True for an operator that rearranges elements, or asks for their number."""
+    return kind in VIEW or kind in SHAPE_ONLY
 
 
 def is_covered(kind: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from tvm.ir import Expr as PrimExpr
@@ -96,6 +96,8 @@ class Scope:
         kind = node.kind
         if kind in registry.CONTROL:
             return registry.CONTROL[kind](self.builder, node)
+        if node.args and isinstance(node.args[0], Spectrum) and registry.is_of_shapes(kind):
+            return self._call_by_parts(node, node.args[0])
         base = registry.functional_form(kind)
         of_tensors = any(isinstance(item, (Ref, Spectrum)) for item in node.args)
         if kind in registry.PLAIN and not (of_tensors and self._of_tensors(kind)):
@@ -113,6 +115,17 @@ class Scope:
                 hint="use the operator without the underscore",
             )
         support.refuse(self.model.graph, node.label, kind)
+
+    def _call_by_parts(self, node: Node, spectrum: Spectrum) -> Any:
+        """The operator of both parts of a complex tensor; what it says of a shape is one answer."""
+        results = [
+            self._call(replace(node, args=(self.memory.ref(part), *node.args[1:])))
+            for part in (spectrum.real, spectrum.imaginary)
+        ]
+        values = [self.memory.read(item) if isinstance(item, Ref) else item for item in results]
+        if all(isinstance(value, (Known, Tensor)) for value in values):
+            return Spectrum(*values)
+        return values[0]
 
     @staticmethod
     def _of_tensors(kind: str) -> bool:

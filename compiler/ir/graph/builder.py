@@ -53,6 +53,8 @@ class Builder:
     numbers; quantizes_blocks: matmuls by weights in blocks quantize what they multiply.
     buffers: caches that the caller owns, by the variable of their content before the call.
     repeated: by the result of a broadcast, the tensor that it repeats.
+    dequantized: by a value, the integers and the grid that it was computed from
+    (`compiler.ir.ops.quantized.dequantized`).
     stacks: a loop stacks what its iterations give, which may be none.
     seed: the function's last parameter, which `output.finish` takes away unless `random` is set.
     """
@@ -68,6 +70,7 @@ class Builder:
     checks: Checks = field(init=False)
     buffers: dict[Any, Buffer] = field(default_factory=dict)
     repeated: dict[Tensor, Tensor] = field(default_factory=dict)
+    dequantized: dict[Value, Any] = field(default_factory=dict)
     _constants: dict[int, tuple[Any, Tensor]] = field(default_factory=dict)
     _symbols: dict[tuple[Any, Reading], tuple[Any, Known]] = field(default_factory=dict)
     _named: dict[StructuralKey, tirx.Var] = field(default_factory=dict)

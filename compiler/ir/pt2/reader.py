@@ -95,7 +95,7 @@ def _read(
         refuse_repeats([name for name, _ in named])
         outputs = close(builder, named)
     bounds = collect(_uses(program, scope.model.indexed), {spec.name for spec in declared.specs})
-    return finish(builder, declared.specs, outputs, bounds)
+    return finish(builder, declared.specs, outputs, bounds, quantized=builder.quantized)
 
 
 def _require_guards(

@@ -35,7 +35,7 @@ _histogramdd_from_bin_cts.default(self;bins;range=null;weight=null;density=false
 _histogramdd_from_bin_tensors.default(self;bins;weight=null;density=false)
 _index_put_impl.default(self;indices;values;accumulate=false;unsafe=false)
 _index_put_impl_.default(self;indices;values;accumulate=false;unsafe=false)
-_index_put_impl_.hacked_twin(self;indices;values;accumulate=false;unsafe=false) _local_scalar_dense.default(self)
+_index_put_impl_.hacked_twin(self;indices;values;accumulate=false;unsafe=false) _int_mm.default(self;mat2) _local_scalar_dense.default(self)
 _log_softmax.default(self;dim;half_to_float) _log_softmax_backward_data.default(grad_output;output;dim;input_dtype)
 _native_batch_norm_legit.default(input;weight;bias;running_mean;running_var;training;momentum;eps)
 _native_batch_norm_legit.no_stats(input;weight;bias;training;momentum;eps)

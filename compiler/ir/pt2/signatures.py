@@ -74,5 +74,12 @@ def why_not(kind: str) -> str | None:
 
 _OTHERS = frozenset({
     "prim::If", "prim::Loop", "prim::min", "prim::max", "torchvision::nms", "higher_order::scan",
-    "higher_order::map_impl",
+    "higher_order::map_impl", "torchao::choose_qparams_affine", "torchao::dequantize_affine",
+    "torchao::quantize_affine",
+    *(f"quantized_decomposed::{name}" for name in (
+        "choose_qparams", "choose_qparams_per_token_asymmetric", "choose_qparams_symmetric",
+        "dequantize_per_channel", "dequantize_per_channel_group", "dequantize_per_tensor",
+        "dequantize_per_token", "quantize_per_channel", "quantize_per_tensor",
+        "quantize_per_token",
+    )),
 })  # fmt: skip

@@ -81,7 +81,7 @@ def _read(
             builder, [(name, tensor_of(scope, name, value)) for name, value in [*named, *states]]
         )
     bounds = collect(_uses(program, scope.model.indexed), {spec.name for spec in inputs.specs})
-    return finish(builder, inputs.specs, outputs, bounds)
+    return finish(builder, inputs.specs, outputs, bounds, quantized=builder.quantized)
 
 
 def _bind_arguments(scope: ScriptScope, program: Program, inputs: Inputs) -> None:

@@ -18,6 +18,7 @@ from compiler.ir.pt2.nodes import number_of, read_graph, states_of
 from compiler.ir.pt2.program import read_program
 from compiler.ir.pt2.tensors import DTYPES
 from compiler.verify.reference.perturbation import perturb
+from compiler.verify.reference.torch_quantized import operators
 from compiler.verify.reference.torch_tensors import array_from, tensor_from
 
 _KEYWORD = 2
@@ -46,6 +47,7 @@ class ExportedProgram:
         self._torch = load_torch()
         torchvision.define(self._torch)
         self._wide = wide
+        self._quantized = operators(self._torch, wide)
         self._program = read_program(Path(model))
         self._states = {
             state.path for state in states_of(self._program, *read_graph(self._program))
@@ -100,6 +102,11 @@ class ExportedProgram:
                 _bind(output, result, values)
 
     def _call(self, target: str, inputs: Sequence[Any], values: Mapping[str, Any]) -> Any:
+        quantized = self._quantized.get(target.rpartition(".")[0])
+        if quantized is not None:
+            return quantized(
+                **{item["name"]: self._argument(item["arg"], values) for item in inputs}
+            )
         function = _PYTHON.get(target)
         if function is None:
             function = self._torch.ops

@@ -8,6 +8,7 @@ from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.ops.nn import conv as nn_conv
 from compiler.ir.ops.nn.window import Window
+from compiler.ir.ops.quantized import dequantized
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -71,8 +72,16 @@ def conv(b: Builder, node: Node) -> Value:
     if "transpose" in node.kind or ("transposed" in node.names and node.bool("transposed")):
         result = _transposed(b, node, x, weight, window, groups)
     else:
-        result = nn_conv.conv(b, x, weight, node.optional("bias"), window, groups)
+        result = _forward(b, node, x, weight, window, groups)
     return layout.squeeze(b, result, [0]) if single else result
+
+
+def _forward(b: Builder, node: Node, x: Value, weight: Value, window: Window, groups: int) -> Value:
+    bias = node.optional("bias")
+    result = dequantized.conv(b, x, weight, window, groups)
+    if result is None:
+        return nn_conv.conv(b, x, weight, bias, window, groups)
+    return nn_conv.add_bias(b, result, bias)
 
 
 def _transposed(

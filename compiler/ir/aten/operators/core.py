@@ -18,7 +18,7 @@ from compiler.ir.ops.math import fourier
 from compiler.ir.ops.nn import conv
 from compiler.ir.ops.nn import norm as nn_norm
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.ops.pointwise.conversion import convert
+from compiler.ir.ops.quantized import dequantized
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 
@@ -28,7 +28,7 @@ def to_copy(b: Builder, node: Node) -> Value:
     """A copy, of another dtype where one is named."""
     x = node.value("self")
     dtype = node.dtype("dtype", x.dtype)
-    return x if dtype == x.dtype else convert(b, x, dtype)
+    return x if dtype == x.dtype else dequantized.cast(b, x, dtype)
 
 
 @op("_local_scalar_dense")

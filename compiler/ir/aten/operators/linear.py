@@ -9,6 +9,7 @@ from compiler.ir.ops.math import einsum as es
 from compiler.ir.ops.math import linear
 from compiler.ir.ops.math import reduce as rd
 from compiler.ir.ops.pointwise import elementwise as ew
+from compiler.ir.ops.quantized import dequantized
 from compiler.ir.ops.shape import layout
 
 _RANKS = {
@@ -37,14 +38,19 @@ def _factors(node: Node, first: int) -> list[Value]:
 @op("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul")
 def matmul(b: Builder, node: Node) -> Value:
     """numpy's matmul."""
-    return linear.matmul(b, *_factors(node, 0))
+    return _matmul(b, *_factors(node, 0))
+
+
+def _matmul(b: Builder, x: Value, y: Value) -> Value:
+    """numpy's matmul; by the integers of a matrix that was dequantized."""
+    return dequantized.matmul(b, x, y) or linear.matmul(b, x, y)
 
 
 @op("linear")
 def fully_connected(b: Builder, node: Node) -> Value:
     """input @ weight^T + bias."""
     weight = node.value("weight")
-    result = linear.matmul(
+    result = _matmul(
         b,
         node.value("input"),
         weight if len(weight.shape) == 1 else layout.transpose(b, weight, [1, 0]),
@@ -56,7 +62,7 @@ def fully_connected(b: Builder, node: Node) -> Value:
 @op("addmm", "addmv", "baddbmm")
 def addmm(b: Builder, node: Node) -> Value:
     """beta * self + alpha * (first @ second)."""
-    return _sum(b, node, linear.matmul(b, *_factors(node, 1)))
+    return _sum(b, node, _matmul(b, *_factors(node, 1)))
 
 
 @op("addbmm")

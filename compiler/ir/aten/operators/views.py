@@ -13,7 +13,7 @@ from compiler.ir.aten.registry import op, view
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.ops.pointwise import broadcast
-from compiler.ir.ops.pointwise.conversion import convert
+from compiler.ir.ops.quantized import dequantized
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
@@ -375,4 +375,4 @@ def to(b: Builder, node: Node) -> Any:
     dtype = node.value("other").dtype if "other" in node.names else node.dtype("dtype", x.dtype)
     if dtype == x.dtype and not (node.has("copy") and node.bool("copy")):
         return node.ref("self")
-    return convert(b, x, dtype)
+    return dequantized.cast(b, x, dtype)

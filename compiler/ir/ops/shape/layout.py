@@ -67,6 +67,13 @@ def transpose(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     order = [axis_of(axis, len(x.shape)) for axis in axes]
     if order == list(range(len(order))):
         return x
+    result = _transposed(b, x, order)
+    if order == [1, 0] and x in b.dequantized and (turned := b.dequantized[x].transpose()):
+        b.dequantized[result] = turned
+    return result
+
+
+def _transposed(b: Builder, x: Value, order: list[int]) -> Value:
     if isinstance(x, Known):
         return Known(np.ascontiguousarray(x.data.transpose(order)), x.dtype)
     return b.emit(relax.op.permute_dims(b.tensor(x).expr, order), [x.shape[axis] for axis in order])

@@ -24,6 +24,15 @@ def test_short_time_transform() -> None:
     check(of, SIGNAL)
 
 
+def test_complex_tensors_are_rearranged() -> None:
+    def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        spectrum = torch.stft(x, 8, 4, return_complex=True)
+        shaped = spectrum.reshape(x.shape[0], 1, *spectrum.shape[-2:])
+        return shaped.abs(), spectrum.transpose(1, 2)[:, 1:].contiguous().imag
+
+    check(of, SIGNAL)
+
+
 def test_real_transforms() -> None:
     def of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         spectrum = torch.fft.rfft(x)
