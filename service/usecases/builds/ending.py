@@ -34,7 +34,8 @@ def late_outcome(deadline: datetime) -> Outcome:
 
 def finish(core: Core, claim: Claim, outcome: Outcome) -> None:
     """End the claimed build and settle those that waited for it; raises StaleClaim."""
-    grants.give(core, claim.tenant, outcome, shared=claim.shared)
+    has_dump = claim.request.options.dump
+    grants.give(core, claim.tenant, outcome, shared=claim.shared, has_dump=has_dump)
     with core.writing() as tx:
         build = tx.require_claim(claim)
         tx.end(build, outcome)

@@ -10,14 +10,18 @@ from service.identity import bundles_of
 from service.usecases.store import holdings
 
 
-def give(core: Core, tenant: str, outcome: Outcome, *, shared: bool) -> None:
+def give(
+    core: Core, tenant: str, outcome: Outcome, *, shared: bool, has_dump: bool = False
+) -> None:
     """Let the tenant read the artifacts of an outcome of its own, or with `shared` of another
-    tenant's build, whose attestations come along. Raises StoreError.
+    tenant's build, whose attestations come along; has_dump: a dump may be new beside a bundle that
+    the tenant has. Raises StoreError.
     """
     attested_in = REPOSITORY if shared else None
     artifact, reproducer = outcome.artifact, _reproducer(outcome.error)
-    known = artifact and outcome.cached and holdings.is_held(core, tenant, artifact.digest)
-    if artifact and not known:
+    if artifact and (
+        has_dump or not (outcome.cached and holdings.is_held(core, tenant, artifact.digest))
+    ):
         holdings.give(core, tenant, artifact.digest, attested_in)
     if reproducer:
         holdings.give(core, tenant, reproducer["digest"])

@@ -13,7 +13,10 @@ from relaxd.contract.bundle.manifest import DUMP_START
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import EventType
+from service.identity import DEFAULT
 from service.usecases.builds import claiming, ending, explaining, results, sweeping
+from service.usecases.store import holdings
+from service.usecases.tenants import tenants
 from tests.service.fakes import mismatch
 from tests.support.bundles import fetch
 
@@ -250,6 +253,18 @@ def test_a_dump_is_kept_beside_the_bundle_where_the_request_asks_for_it(
     fetch(core.store.blobs, dump_of_build(jobs, dumped).digest, tmp_path / "dump")
     assert (tmp_path / "dump" / DUMP_START).exists()
     assert now(jobs, dumped).artifact == now(jobs, plain).artifact
+
+
+def test_a_tenant_may_read_the_dump_of_a_bundle_that_it_had_before(
+    core, jobs, model, answer, tmp_path
+):
+    tenants.create(core, "another")
+    plain, dumped = (submit_job(jobs, model, options=options) for options in ({}, {"dump": True}))
+    answer(plain.id)
+    answer(dumped.id)
+    own = holdings.view(core, DEFAULT).blobs
+    fetch(own, dump_of_build(jobs, dumped).digest, tmp_path / "dump")
+    assert (tmp_path / "dump" / DUMP_START).exists()
 
 
 def test_the_reproducer_of_a_mismatch_is_kept_in_the_store(
