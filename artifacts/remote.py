@@ -43,16 +43,23 @@ MOST_DOOMED = 256
 SLOWER = 8
 """By how many times fewer are, where these take a store too long."""
 REMEMBERED = 65536
+RETRY, RETRIES, LONGEST_RETRY = timedelta(milliseconds=10), 12, timedelta(minutes=3)
+"""obstore's own first pause of 100 ms would show in one request of a hundred where a store refuses
+as many; with two repetitions more, it gives up after about as long."""
 
 
 def connect(url: str, **options: Any) -> Any:
     """An obstore handle for the URL; credentials come from the environment, as each cloud's own
-    tools read them.
+    tools read them. A request that is refused is repeated, first after RETRY.
 
     Raises StorageFailed for a URL or settings that obstore refuses.
     """
     with _translated(f"cannot open the store {url}"):
-        return from_url("memory:///" if url.startswith("memory:") else url, **options)
+        if url.startswith("memory:"):
+            return from_url("memory:///", **options)
+        backoff = {"init_backoff": RETRY, "max_backoff": timedelta(seconds=15), "base": 2}
+        retry = {"backoff": backoff, "max_retries": RETRIES, "retry_timeout": LONGEST_RETRY}
+        return from_url(url, **{"retry_config": retry, **options})
 
 
 @contextmanager
