@@ -1,5 +1,8 @@
-"""Costs of models on boards that qemu emulates, and how far their results are from those of ONNX
-Runtime: `python -m benchmarks.boards [-o FOLDER]`.
+"""Costs of models on boards that qemu emulates, and how far their results are from those of their
+framework: `python -m benchmarks.boards [--models FOLDER] [--runs N] [-o FOLDER]`.
+
+`--models` names a folder with MLPerf Tiny's int8 models (`kws_int8.tflite` and so on), which are
+compared with TFLite's reference kernels.
 
 Flash is what a program links of the archive, and the whole program with the C library and the
 emulator's files; instructions are what qemu counts during a run.
@@ -20,6 +23,7 @@ from relaxd.loader.bundles.bundle import read_manifest
 from tests.support.models import known
 
 TARGETS = ("cortex-m4", "cortex-m7", "cortex-m55")
+RUNS = 6
 _COLUMNS = (
     "model",
     "target",
@@ -34,7 +38,20 @@ _COLUMNS = (
 )
 
 
-def _subjects(work: Path) -> Iterator[Subject]:
+_TINY = {
+    "keyword spotting": "kws",
+    "visual wake words": "vww",
+    "image classification": "resnet8",
+    "anomaly detection": "anomaly",
+}
+"""MLPerf Tiny's models, by what they are for."""
+
+
+def _subjects(work: Path, models: Path | None) -> Iterator[Subject]:
+    if models is not None:
+        for name, file in _TINY.items():
+            yield Subject(name, models / f"{file}_int8.tflite", {"batch": "1"})
+        return
     yield Subject("keyword spotter, int8", keywords.write(work / "keywords.onnx"), {"n": "1"})
     yield Subject(
         "Silero VAD, float32",
@@ -53,7 +70,7 @@ def _kib(count: float) -> str:
     return f"{count / 1024:.1f}"
 
 
-def _row(subject: Subject, target: str, work: Path) -> str:
+def _row(subject: Subject, target: str, work: Path, runs: int) -> str:
     bundle = work / f"{subject.name.replace(' ', '_').replace(',', '')}-{target}"
     if not bundle.exists():
         compile_model(
@@ -71,7 +88,7 @@ def _row(subject: Subject, target: str, work: Path) -> str:
         if lacking:
             return _line(subject.name, target, lacking, *[""] * (len(_COLUMNS) - 3))
         program = program_of({"bundle": str(bundle), "target": target, "scratch": scratch})
-        result = compare(subject, program)
+        result = compare(subject, program, runs)
         full = images.flash(path.read_bytes())
     archive = images.flash(images.member(bundle / manifest.library))
     return _line(subject.name, target, _kib(archive), _kib(full), *_of_runs(result))
@@ -91,6 +108,8 @@ def main() -> None:
     """Print a row for each model and target."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.boards", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, help="where bundles are kept")
+    parser.add_argument("--models", type=Path, help="where MLPerf Tiny's .tflite files are")
+    parser.add_argument("--runs", type=int, default=RUNS, help="of each model on each board")
     parser.add_argument("--target", choices=TARGETS, action="append")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -98,10 +117,10 @@ def main() -> None:
         work.mkdir(parents=True, exist_ok=True)
         print(_line(*_COLUMNS))
         print("|---" * len(_COLUMNS) + "|")
-        for subject in _subjects(work):
+        for subject in _subjects(work, options.models):
             for target in options.target or TARGETS:
                 try:
-                    print(_row(subject, target, work), flush=True)
+                    print(_row(subject, target, work, options.runs), flush=True)
                 except CompileError as error:
                     empty = [""] * (len(_COLUMNS) - 3)
                     print(_line(subject.name, target, error.code, *empty), flush=True)

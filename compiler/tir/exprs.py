@@ -258,6 +258,12 @@ def require_int(expr: Expr) -> int:
     return value
 
 
+def let_in(name: str, value: Expr, body: Callable[[Expr], Expr]) -> Expr:
+    """The body with a value that it uses more than once under a name."""
+    var = tirx.Var(name, dtype_of(value))
+    return prim.Let(var, value, body(var))
+
+
 def dtype_of(expr: Expr) -> str:
     """The scalar dtype of an expression or buffer, as in `float32`."""
     ty = expr.ty

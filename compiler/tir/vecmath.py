@@ -2,14 +2,14 @@
 relative or so of the exact value.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.tir.exprs import Expr, calls_any, dtype_of, nodes, op_name, rewrite
+from compiler.tir.exprs import Expr, calls_any, dtype_of, let_in, nodes, op_name, rewrite
 
 
 def _f(value: float) -> Expr:
@@ -23,11 +23,6 @@ def _horner(x: Expr, coefficients: Sequence[float]) -> Expr:
     return result
 
 
-def _with(name: str, value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    var = tirx.Var(name, dtype_of(value))
-    return prim.Let(var, value, body(var))
-
-
 def exp(x: Expr) -> Expr:
     """e^x as Cephes computes it: x = n ln 2 + r, a polynomial in r, n put into the exponent. Below
     -87 gives 0, NaN stays NaN.
@@ -39,7 +34,7 @@ def exp(x: Expr) -> Expr:
 def exp_below_89(x: Expr) -> Expr:
     """e^x of numbers up to 89, as `exp` computes it."""
     # A comparison with NaN is false: a bound is replaced by it, here and elsewhere.
-    return _with("x", tirx.max(_f(-87.33), x), lambda x: _power(x, 1))
+    return let_in("x", tirx.max(_f(-87.33), x), lambda x: _power(x, 1))
 
 
 def _power(x: Expr, sign: int) -> Expr:
@@ -64,7 +59,7 @@ def _power(x: Expr, sign: int) -> Expr:
     def rest(shifted: Expr, n: Expr) -> Expr:
         exponent = tirx.reinterpret("int32", shifted) << tirx.const(23, "int32")
         # For e^-x this is -r, and so are its odd powers: a negation less.
-        twice = _with(
+        twice = let_in(
             "r",
             x - n * _f(sign * high) - n * _f(sign * low),
             lambda r: _horner(
@@ -77,10 +72,10 @@ def _power(x: Expr, sign: int) -> Expr:
         )
         return twice * tirx.reinterpret("float32", exponent)
 
-    return _with(
+    return let_in(
         "rounded",
         x * _f(sign * log2e) + _f(shift + 126),
-        lambda shifted: _with("n", shifted - _f(shift + 126), lambda n: rest(shifted, n)),
+        lambda shifted: let_in("n", shifted - _f(shift + 126), lambda n: rest(shifted, n)),
     )
 
 
@@ -105,13 +100,13 @@ def exp_up_to_0(x: Expr) -> Expr:
     def power(x: Expr, shifted: Expr) -> Expr:
         exponent = tirx.reinterpret("int32", shifted) << tirx.const(23, "int32")
         rest = x * _f(log2e) - (shifted - _f(shift))
-        polynomial = _with("r", rest, lambda r: _horner(r, coefficients))
+        polynomial = let_in("r", rest, lambda r: _horner(r, coefficients))
         return polynomial * tirx.reinterpret("float32", exponent)
 
-    return _with(
+    return let_in(
         "x",
         tirx.max(_f(-88.0), x),
-        lambda x: _with("rounded", x * _f(log2e) + _f(shift), lambda n: power(x, n)),
+        lambda x: let_in("rounded", x * _f(log2e) + _f(shift), lambda n: power(x, n)),
     )
 
 
@@ -165,10 +160,10 @@ def erf(x: Expr) -> Expr:
 
 def _rational(x: Expr, limit: float, odd: Sequence[float], even: Sequence[float]) -> Expr:
     def body(x: Expr) -> Expr:
-        inside = _with("s", x * x, lambda s: x * _horner(s, odd) / _horner(s, even))
+        inside = let_in("s", x * x, lambda s: x * _horner(s, odd) / _horner(s, even))
         return prim.Select(x > _f(limit), _f(1.0), prim.Select(x < _f(-limit), _f(-1.0), inside))
 
-    return _with("x", x, body)
+    return let_in("x", x, body)
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -179,7 +174,7 @@ def sigmoid(x: Expr) -> Expr:
 def _one_and_power(x: Expr) -> Expr:
     """1 + e^-x, infinite where the sigmoid of x is 0."""
     bounded = tirx.min(_f(87.33), tirx.max(_f(-89.0), x))
-    return _f(1.0) + _with("x", bounded, lambda x: _power(x, -1))
+    return _f(1.0) + let_in("x", bounded, lambda x: _power(x, -1))
 
 
 def _gated(value: Expr) -> tuple[Expr, Expr] | None:

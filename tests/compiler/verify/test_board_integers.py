@@ -70,7 +70,8 @@ def _model() -> onnx.ModelProto:
                 pads=[side // 2] * 4, strides=[stride] * 2, group=channels,
             )
         )  # fmt: skip
-    inputs["bytes"] = "uint8[n,6,5,4]"
+    inputs["bytes"], constants["ones"] = "uint8[n,6,5,4]", np.ones((6, 1, 5, 4), "int8")
+    nodes.append(helper.make_node("ConvInteger", ["bytes", "ones", "zero"], ["total"], group=6))
     nodes.append(helper.make_node("DequantizeLinear", ["bytes", "half", "zero"], ["floats"]))
     nodes.append(helper.make_node("GlobalAveragePool", ["floats"], ["means"]))
     inputs["reals"], constants["half"] = f"float32[n,{len(FLOATS)}]", np.array(0.5, np.float32)
@@ -125,6 +126,8 @@ def test_accumulators_are_exact_and_floats_quantized(program: Program, n: int) -
         pads, strides = (side // 2,) * 4, (stride, stride)
         want = convolution(x, _taps(channels, side), strides, pads, groups=channels)
         np.testing.assert_array_equal(outputs[f"d{channels}y"], want)
+    total = (feeds["bytes"].astype("int64") - 131).sum((2, 3), keepdims=True)
+    np.testing.assert_array_equal(outputs["total"], total)
     means = (feeds["bytes"].astype("float64") - 131).mean((2, 3), keepdims=True) / 2
     np.testing.assert_allclose(outputs["means"], means, rtol=1e-6, atol=1e-6)
     for kind, zero in GRIDS:

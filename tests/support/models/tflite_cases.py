@@ -1,5 +1,6 @@
 """One TFLite operator at a time, in floats, int8 and uint8, with inputs that the caller draws."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,6 +167,21 @@ def _windows(rng: Any) -> Iterator[Case]:
                     _quantized(n, s, 0.05, 3, dtype) for n, s in (("x", image), ("z", out))
                 )
                 yield Case(f"{name} {dtype} {kernel}", tensors, Op(name, ["x"], ["z"], pool, 2))
+    yield from _pools_of_whole_images(image)
+
+
+def _pools_of_whole_images(image: Any) -> Iterator[Case]:
+    """Pools whose one window is the image, padded or not."""
+    for padding, dtype in itertools.product((0, 1), _SIDES):
+        options = {
+            "padding": padding, "stride_w": 13, "stride_h": 11, "activation": 1,
+            "filter_height": 11, "filter_width": 13,
+        }  # fmt: skip
+        tensors = tuple(
+            _quantized(n, s, 0.05, -3, dtype) for n, s in (("x", image), ("z", (-1, 1, 1, 4)))
+        )
+        label = f"AVERAGE_POOL_2D {dtype} whole {padding}"
+        yield Case(label, tensors, Op("AVERAGE_POOL_2D", ["x"], ["z"], options, 2))
 
 
 def _convolutions(rng: Any, image: Any, kernel: Any, extents: Any, options: Any) -> Iterator[Case]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import te, tirx
-from tvm.ir.prim import expr as prim
 
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.draws import Draw, Law
@@ -20,6 +19,7 @@ from compiler.ir.ops.pointwise.programs import HALF_PRECISION
 from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
+from compiler.tir.exprs import let_in
 
 ROUNDS = 10
 FACTORS = (0xD2511F53, 0xCD9E8D57)
@@ -59,10 +59,10 @@ def philox(counter: Words, key: tuple[Any, Any], use: Callable[[Words], Any]) ->
             part + tirx.const((step * number) % (1 << 32), "uint32")
             for part, step in zip(key, KEY_STEPS, strict=True)
         ]
-        return _bound(
+        return let_in(
             "low",
             _wide(c[0]) * tirx.const(FACTORS[0], "uint64"),
-            lambda low: _bound(
+            lambda low: let_in(
                 "high",
                 _wide(c[2]) * tirx.const(FACTORS[1], "uint64"),
                 lambda high: round_of(
@@ -108,12 +108,6 @@ def _normal(words: Words, numbers: Draw, dtype: str) -> Any:
     length = tirx.sqrt(tirx.const(-2, dtype) * tirx.log(radius))
     standard = length * tirx.cos(turn * tirx.const(2 * math.pi, dtype))
     return standard * tirx.const(numbers.spread, dtype) + tirx.const(numbers.start, dtype)
-
-
-def _bound(name: str, value: Any, body: Callable[[Any], Any]) -> Any:
-    """The body with a value that it uses more than once under a name."""
-    variable = tirx.Var(name, "uint64")
-    return prim.Let(variable, value, body(variable))
 
 
 def _split(number: Any) -> tuple[Any, Any]:

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 from tvm import tirx
 
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
 from compiler.ir.ops.pointwise.programs import pointwise
+from compiler.tir.exprs import let_in
 
 _BITS = 31
 """Of a multiplier."""
@@ -36,11 +38,11 @@ def requantize(
     integers of up to 32 bits; multiplier and exponent: int32, which broadcast to x.
     """
     b.quantized = True
-    finish = partial(_finish, zero=zero, low=low, high=high, dtype=dtype)
+    saturate = partial(_saturate, low=low, high=high, dtype=dtype)
     if not once and isinstance(multiplier, Known) and isinstance(exponent, Known):
         factors = multiplier.data.astype("int64"), exponent.data.astype("int64")
         if _is_plain(*factors):
-            return _scale_plainly(b, x, *factors, finish)
+            return _scale_plainly(b, x, *factors, zero, saturate)
     exponents = exponent.data if isinstance(exponent, Known) else None
     scale = (
         _scale_once
@@ -51,40 +53,54 @@ def requantize(
             shifts_right=exponents is None or bool((exponents < 0).any()),
         )
     )
-    return pointwise(
-        b, lambda *items: finish(scale(*items)), x, multiplier, exponent, name="requantize"
-    )
+
+    def scale_element(*items: Any) -> Any:
+        scaled = scale(*items)
+        return saturate(scaled + tirx.const(zero, scaled.ty.dtype))
+
+    return pointwise(b, scale_element, x, multiplier, exponent, name="requantize")
 
 
 def _is_plain(multiplier: Any, exponent: Any) -> bool:
-    """True for factors as of nearly all convolutions: below 1/4, with all bits of a multiplier."""
-    return bool(
-        multiplier.size
-        and (multiplier >= 1 << _BITS - 1).all()
-        and (exponent <= -2).all()
-        and (exponent >= -_BITS).all()
-    )
+    """True for factors as of nearly all convolutions: 0, or below 1/4 with all bits of a
+    multiplier.
+    """
+    has_bits = (multiplier >= 1 << _BITS - 1) & (exponent <= -2) & (exponent >= -_BITS)
+    return bool(multiplier.size and (has_bits | (multiplier == 0)).all())
 
 
 def _scale_plainly(
-    b: Builder, x: Value, multiplier: Any, exponent: Any, finish: Callable[[Any], Any]
+    b: Builder,
+    x: Value,
+    multiplier: Any,
+    exponent: Any,
+    zero: int,
+    saturate: Callable[[Any], Any],
 ) -> Value:
     """The same to the bit as `_scale_twice` where `_is_plain`, in operations of 32 bits but for one
     product, whose upper half, rounded, is an instruction of its own on ARM.
     """
+    # A factor of 0 is one of 1/2 by a shift that leaves the sign, which is rounded off.
+    none = multiplier == 0
+    multiplier = np.where(none, 1 << _BITS - 1, multiplier)
+    exponent = np.where(none, -1 - _BITS, exponent)
     # x * multiplier / 2**31 = x + x * (2 * multiplier - 2**32) / 2**32.
     complement = Known.of((2 * multiplier - (1 << 32)).astype("int32"))
-    # Divided by 2**(bits - 1) first, then by 2 with the halves: a carry of one bit.
+    # Divided by 2**(bits - 1) first, then by 2 with the half and the zero point.
     bits = Known.of((-1 - exponent).astype("int32"))
 
     def scale_element(item: Any, factor: Any, shift: Any) -> Any:
-        scaled = item.astype("int64") * factor.astype("int64")
-        half = tirx.const(1 << _BITS, "int64")
-        wide = item.astype("int32")
-        high = wide + ((scaled + half) >> tirx.const(32, "int64")).astype("int32")
-        # Less one where negative: halves go away from zero.
-        away = high + (high >> _int(_BITS))
-        return finish(((away >> shift) + _int(1)) >> _int(1))
+        def multiply(number: Any) -> Any:
+            product = number.astype("int64") * factor.astype("int64")
+            high = (product + tirx.const(1 << _BITS, "int64")) >> tirx.const(32, "int64")
+            return let_in("high", number + high.astype("int32"), divide)
+
+        def divide(high: Any) -> Any:
+            # Less one where negative: halves go away from zero.
+            away = (high + (high >> _int(_BITS))) >> shift
+            return saturate((away + _int(1 + 2 * zero)) >> _int(1))
+
+        return let_in("number", item.astype("int32"), multiply)
 
     return pointwise(b, scale_element, x, complement, bits, name="requantize")
 
@@ -115,15 +131,18 @@ def _divide(value: Any, bits: Any) -> Any:
     """An int64 by 2**bits, halves away from zero."""
     wide, one = bits.astype("int64"), tirx.const(1, "int64")
     half = (one << wide) >> one
-    is_moved = tirx.all(value < tirx.const(0, "int64"), bits > _int(0))
-    return (value + half - is_moved.astype("int64")) >> wide
+
+    def divide(number: Any) -> Any:
+        is_moved = tirx.all(number < tirx.const(0, "int64"), bits > _int(0))
+        return (number + half - is_moved.astype("int64")) >> wide
+
+    return let_in("number", value, divide)
 
 
-def _finish(value: Any, zero: int, low: int, high: int, dtype: str) -> Any:
-    """The scaled integer plus the zero point, saturated."""
-    wide = value.ty.dtype
-    moved = value + tirx.const(zero, wide)
-    return tirx.min(tirx.max(moved, tirx.const(low, wide)), tirx.const(high, wide)).astype(dtype)
+def _saturate(value: Any, low: int, high: int, dtype: str) -> Any:
+    """An integer within [low, high]."""
+    limits = (tirx.const(limit, value.ty.dtype) for limit in (high, low))
+    return tirx.max(tirx.min(value, next(limits)), next(limits)).astype(dtype)
 
 
 def _int(value: int) -> Any:

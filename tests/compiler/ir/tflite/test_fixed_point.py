@@ -15,8 +15,8 @@ from compiler.ir.tflite.functions import DOMAIN, FUNCTIONS
 from relaxd import load
 
 EDGES = [0, 1, -1, 2, -2, 3, 127, -128, 1 << 20, -(1 << 20), (1 << 30) - 1, -(1 << 30)]
-PLAIN = [0.2499999, 0.125, 0.1, 1 / 3 / 64, 0.0007, 2.0**-18, 2.0**-31, 2.0**-32 * 1.7]
-"""What kernels compute in 32 bits."""
+PLAIN = [0.0, 0.2499999, 0.125, 0.1, 1 / 3 / 64, 0.0007, 2.0**-18, 2.0**-31, 2.0**-32 * 1.7]
+"""Factors that kernels scale by in 32 bits."""
 FACTORS = [0.0, 0.25, 0.5, 1 / 3, 0.0007, 0.9999999, 1.0, 1.5, 3.7, 2.0**-33]
 
 
@@ -65,7 +65,7 @@ def model(function: str, multipliers: np.ndarray, exponents: np.ndarray) -> onnx
 
 
 def run_both(function: str, factors: list[float], x: np.ndarray, out: Path) -> np.ndarray:
-    """The results of a kernel, equal to those of ONNX Runtime."""
+    """Run a kernel, which gives what ONNX Runtime gives."""
     pairs = [quantize_multiplier(factor) for factor in factors]
     multipliers, exponents = (np.array(column) for column in zip(*pairs, strict=True))
     proto = model(function, multipliers, exponents)

@@ -19,12 +19,14 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.int8 import plan
+from compiler.passes.cpu.families.int8.dual import emit_dual
 from compiler.passes.cpu.families.int8.layout import Layout, layout_of
 from compiler.passes.cpu.families.int8.rows import Rows, gather_rows
 from compiler.passes.cpu.families.int8.scalar import emit_scalar_tile
 from compiler.passes.cpu.families.int8.tasks import share_tasks
 from compiler.passes.cpu.shared.prefetching import prefetch_ahead, prefetch_between
 from compiler.passes.cpu.shared.register_tile import least, panel_columns
+from compiler.passes.cpu.shared.sharing import extents_of
 from compiler.passes.cpu.shared.windowed import PanelConv, begin
 from compiler.targets.vector_unit import VectorUnit
 from compiler.tir.building import (
@@ -38,14 +40,18 @@ from compiler.tir.building import (
 )
 from compiler.tir.dots import multiply_accumulate
 from compiler.tir.exprs import Expr, const, load
-from compiler.tir.loops import Stmt
+from compiler.tir.loops import Stmt, multiply_extents
 
 
 def emit_int8(conv: PanelConv, unit: VectorUnit) -> Stmt:
     """The body of a function that runs the program."""
+    rows = multiply_extents(extents_of(conv.rows))
     with statements() as body:
         known, m = begin(conv)
         layout = layout_of(known, unit)
+        if layout.is_dual:
+            emit_dual(layout, m, rows >= plan.dual_rows(layout.length))
+            return body.stmt
         for rows, panels in share_tasks(layout, unit, m):
             _emit_task(layout, unit, rows, panels)
     return body.stmt

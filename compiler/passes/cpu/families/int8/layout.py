@@ -10,6 +10,8 @@ from compiler.passes.cpu.shared.windowed import PanelConv
 from compiler.targets.vector_unit import IntegerDot, VectorUnit
 from compiler.tir.exprs import dtype_of, require_int
 
+DUAL_WORDS = 2
+"""Words of a group where each is a general register: elements 0 and 2, and 1 and 3."""
 _SIZES = (1, 2, 4, 6, 8, 12)
 
 
@@ -49,6 +51,11 @@ class Layout:
             if self.instruction.scalar
             else 1
         )
+
+    @property
+    def is_dual(self) -> bool:
+        """True if the instruction multiplies two halves of general registers."""
+        return self.instruction.scalar and self.words == DUAL_WORDS
 
     @property
     def rows(self) -> int:
@@ -119,4 +126,6 @@ def layout_of(conv: PanelConv, unit: VectorUnit) -> Layout:
 def describe_tile(conv: PanelConv, unit: VectorUnit) -> str:
     """The register tile, and the integers of a group."""
     layout = layout_of(conv, unit)
+    if layout.is_dual:
+        return f"{plan.dual_rows(layout.length)}x1, groups of {layout.group}"
     return f"{layout.sizes[-1]}x{layout.width}, groups of {layout.group}"

@@ -14,7 +14,7 @@ from typing import Any
 from tvm import tirx
 from tvm.ir.prim import expr as prim
 
-from compiler.passes.cpu.families.int8.layout import Layout
+from compiler.passes.cpu.families.int8.layout import DUAL_WORDS, Layout
 from compiler.passes.cpu.shared.lanes import shuffle, vector_index
 from compiler.tir.building import alloc, blocks, emit, serial, store, strips, vectorize
 from compiler.tir.exprs import Expr, dtype_of, load, substitute
@@ -157,15 +157,14 @@ def _pack_words(layout: Layout, groups: Any, source: Expr, to: Expr) -> None:
     """
     full, rest = divmod(layout.depth, layout.group)
     with serial(full, "group") as k:
-        _pack_group(
-            layout, groups, source + k * layout.group, (to + k) * layout.words, layout.group
-        )
+        pack_group(layout, groups, source + k * layout.group, (to + k) * layout.words, layout.group)
     if rest:
         rest_begin = source + full * layout.group
-        _pack_group(layout, groups, rest_begin, (to + full) * layout.words, rest)
+        pack_group(layout, groups, rest_begin, (to + full) * layout.words, rest)
 
 
-def _pack_group(layout: Layout, groups: Any, source: Expr, to: Expr, count: int) -> None:
+def pack_group(layout: Layout, groups: Any, source: Expr, to: Expr, count: int) -> None:
+    """Emit the first `count` elements of a group from `source` on as words of two."""
     for word, numbers in enumerate(word_order(layout)):
         parts = [
             _load_half(layout, source + number, high)
@@ -177,7 +176,7 @@ def _pack_group(layout: Layout, groups: Any, source: Expr, to: Expr, count: int)
 
 def word_order(layout: Layout) -> list[tuple[int, int]]:
     """The elements of a group in each word, (lower half, upper half)."""
-    if layout.words == 2:
+    if layout.words == DUAL_WORDS:
         # One instruction widens every other byte of the weights.
         return [(0, 2), (1, 3)]
     return [(2 * word, 2 * word + 1) for word in range(layout.words)]

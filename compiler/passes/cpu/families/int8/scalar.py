@@ -1,5 +1,4 @@
-"""The register tile of instructions that accumulate a group in one general register, which ARM's
-micro-controllers have: SMLAD, and VMLADAVA of Helium.
+"""The register tile of VMLADAVA of Helium, which accumulates a group in one general register.
 
 Half of the general registers hold accumulators: two rows by two columns. Each step of the depth
 reads a group of both rows and of both columns, and multiplies each row by each column.
@@ -38,35 +37,20 @@ def emit_scalar_tile(
     return acc
 
 
-def _load_left(layout: Layout, groups: Any, group: Expr) -> list[Expr]:
-    """The left operands of a group: its words, or one vector."""
-    start = group * layout.words
-    if layout.words == COLUMNS:
-        return [load(groups, [start + word]) for word in range(layout.words)]
-    words = load(groups, [prim.Ramp(start, const(1), layout.words)])
-    return [tirx.reinterpret(f"int16x{layout.group}", words)]
+def _load_left(layout: Layout, groups: Any, group: Expr) -> Expr:
+    """The left operand of a group, a vector."""
+    words = load(groups, [prim.Ramp(group * layout.words, const(1), layout.words)])
+    return tirx.reinterpret(f"int16x{layout.group}", words)
 
 
-def _load_weights(layout: Layout, panel: Expr, k: Expr, column: int) -> list[Expr]:
-    """The right operands of one column's group, widened from bytes."""
+def _load_weights(layout: Layout, panel: Expr, k: Expr, column: int) -> Expr:
+    """The right operand of one column's group, widened from bytes."""
     begin = ((panel * layout.stored + k) * layout.width + column) * layout.group
     packed = load(layout.conv.weights, [prim.Ramp(begin, const(1), layout.group)])
-    if layout.words != COLUMNS:
-        return [packed.astype(f"int16x{layout.group}")]
-    word = tirx.reinterpret("int32", packed)
-    rotated = tirx.call_llvm_pure_intrin("int32", "llvm.fshr", word, word, tirx.const(8, "int32"))
-    return [
-        tirx.call_llvm_pure_intrin("int32", "llvm.arm.sxtb16", every) for every in (word, rotated)
-    ]
+    return packed.astype(f"int16x{layout.group}")
 
 
-def _multiply_add(layout: Layout, total: Expr, left_group: list[Expr], weights: list[Expr]) -> Expr:
+def _multiply_add(layout: Layout, total: Expr, left_group: Expr, weights: Expr) -> Expr:
     """The total plus the dot product of a group."""
-    name = layout.instruction.intrinsic
-    for lhs, rhs in zip(left_group, weights, strict=True):
-        if layout.words == COLUMNS:
-            total = tirx.call_llvm_pure_intrin("int32", name, lhs, rhs, total)
-        else:
-            flag = tirx.const(0, "int32")
-            total = tirx.call_llvm_pure_intrin("int32", name, flag, flag, flag, total, lhs, rhs)
-    return total
+    name, flag = layout.instruction.intrinsic, tirx.const(0, "int32")
+    return tirx.call_llvm_pure_intrin("int32", name, flag, flag, flag, total, left_group, weights)

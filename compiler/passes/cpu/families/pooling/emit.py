@@ -17,6 +17,7 @@ from typing import Any
 from tvm import tirx
 
 from compiler.passes.cpu.families.pooling import plan
+from compiler.passes.cpu.families.pooling.depthwise_bytes import emit_bytes, read_bytes
 from compiler.passes.cpu.families.pooling.match import Window
 from compiler.passes.cpu.families.pooling.tiling import blocks_of_rows, rows_at_once
 from compiler.passes.cpu.shared.loop_nest import lanes_for
@@ -51,6 +52,9 @@ from compiler.tir.loops import Stmt
 
 def emit_window(window: Window, unit: VectorUnit) -> Stmt:
     """The body of a function that runs the program."""
+    in_bytes = read_bytes(window, unit)
+    if in_bytes is not None:
+        return emit_bytes(in_bytes)
     with statements() as body:
         for stmt in window.anchored.flat.prelude:
             emit(stmt)

@@ -30,3 +30,8 @@ are independent of each other.
 
 MANY_TAPS = 8
 """The number of taps along a row from which on twice as many columns are computed at once."""
+
+BYTE_COLUMNS = 3
+"""Columns computed at once of bytes in words: six accumulators, three words of weights, one of the
+image and two addresses fit into 13 registers.
+"""
