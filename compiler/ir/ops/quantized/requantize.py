@@ -91,8 +91,8 @@ def _scale_plainly(
 
     def scale_element(item: Any, factor: Any, shift: Any) -> Any:
         def multiply(number: Any) -> Any:
-            product = number.astype("int64") * factor.astype("int64")
-            high = (product + tirx.const(1 << _BITS, "int64")) >> tirx.const(32, "int64")
+            scaled = number.astype("int64") * factor.astype("int64")
+            high = (scaled + tirx.const(1 << _BITS, "int64")) >> tirx.const(32, "int64")
             return let_in("high", number + high.astype("int32"), divide)
 
         def divide(high: Any) -> Any:
