@@ -39,6 +39,7 @@ from compiler.verify import report, sides
 from compiler.verify.choosing import Choice, choose, says_little
 from compiler.verify.earlier_judgement import EarlierJudgement
 from compiler.verify.inputs import array_file
+from compiler.verify.inputs.adapter_counts import with_few_adapters
 from compiler.verify.inputs.distributions import Distribution
 from compiler.verify.inputs.inputs import Signature, Trials, prepare
 from compiler.verify.inputs.samples import to_npz
@@ -358,7 +359,7 @@ def choose_and_verify(
 
     faulty: runs the library in place of what runs it on this machine, to measure verification.
     """
-    signature = compiled.signature.original
+    signature = with_few_adapters(compiled.signature.original, compiled.manifest.adapters)
     judgement = EarlierJudgement() if faulty else _earlier_judgement(this, compiled)
     if judgement.record is not None:
         count = len(judgement.record["points"])
