@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -199,10 +198,9 @@ def torch_compile(subject: Subject) -> Runner:
     """
     import torch
 
-    from tests.zoo.weights import import_torchvision
+    from tests.zoo.weights import import_hubs
 
-    if find_spec("torchvision"):
-        import_torchvision()  # transformers imports it, too, and stumbles where it does not load
+    import_hubs()  # transformers imports them, too, and stumbles where they do not load
     from tests.support.exports import MODULES
 
     if subject.name not in MODULES:
