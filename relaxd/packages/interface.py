@@ -44,6 +44,8 @@ class Interface:
             "dims": list(map(self._dim, self.dims, names, _constants(names))),
             "inputs": self._tensors(manifest.inputs, fields),
             "outputs": self._tensors(manifest.outputs, fields),
+            "no_dims": [] if self.dims else [{}],
+            "no_inputs": [] if manifest.inputs else [{}],
             "dim_count": len(self.dims),
             "input_count": len(manifest.inputs),
             "output_count": len(manifest.outputs),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,7 +11,7 @@ from relaxd.contract.bundle.manifest import FILENAME, Manifest
 from relaxd.contract.options import Flavour
 from relaxd.errors import DeclarationError
 from relaxd.packages.interface import Interface
-from relaxd.packages.languages import CPP, GO, JAVASCRIPT, RUST, Language
+from relaxd.packages.languages import CPP, CSHARP, GO, JAVASCRIPT, RUST, C, Language
 from relaxd.packages.template import fill
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -27,6 +27,12 @@ class Kind(StrEnum):
     CARGO = "cargo"
     GO = "go"
     NPM = "npm"
+    ARDUINO = "arduino"
+    CMSIS = "cmsis"
+    ZEPHYR = "zephyr"
+    SWIFT = "swift"
+    NUGET = "nuget"
+    AAR = "aar"
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,9 @@ class Layout:
     """language: of the templates; trees: their folders; library: the path of the library, in which
     LINK stands for the name by which linkers find it; header: the path of its C header, if the
     package has it; data: the folder of the manifest and the licences; weights: the path of
-    the weights; systems: the operating systems whose libraries it takes.
+    the weights; systems: the operating systems whose libraries it takes; folders: what stands for
+    the folders of headers and of the example in the paths of templates; copies: other files of the
+    bundle by their paths.
     """
 
     language: Language
@@ -44,11 +52,14 @@ class Layout:
     data: str
     weights: str
     systems: tuple[str, ...]
+    folders: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)
 
 
 _NATIVE = ("linux", "android", "ios")
 _PREFIX = ("lib/LINK", "include/PREFIX.h", "share/PREFIX", "share/PREFIX/weights.bin", _NATIVE)
 """The paths in a prefix such as /usr/local, into which packages of several models go."""
+_BARE = ("none",)
 _LAYOUTS: Mapping[Kind, Layout] = {
     Kind.CMAKE: Layout(CPP, ("cpp", "cmake"), *_PREFIX),
     Kind.PKG_CONFIG: Layout(CPP, ("cpp", "pkg-config"), *_PREFIX),
@@ -60,7 +71,63 @@ _LAYOUTS: Mapping[Kind, Layout] = {
         *(JAVASCRIPT, ("npm",), "bundle/model.wasm", None, "bundle", "bundle/weights.bin"),
         systems=("wasm",),
     ),
+    Kind.ARDUINO: Layout(
+        *(C, ("mcu", "arduino"), "src/PROCESSOR/LINK", "src/PREFIX.h", "extras"),
+        *("extras/weights.bin", _BARE),
+        folders={"INCLUDE": "src", "EXAMPLE": "extras/example"},
+    ),
+    Kind.CMSIS: Layout(
+        *(C, ("mcu", "cmsis"), "lib/LINK", "include/PREFIX.h", "", "weights.bin", _BARE),
+        folders={"INCLUDE": "include", "EXAMPLE": "examples"},
+    ),
+    Kind.ZEPHYR: Layout(
+        *(C, ("mcu", "zephyr"), "lib/LINK", "include/PREFIX.h", "", "weights.bin", _BARE),
+        folders={"INCLUDE": "include", "EXAMPLE": "samples/run/src"},
+    ),
+    Kind.NUGET: Layout(
+        *(CSHARP, ("nuget",), "runtimes/RUNTIME/native/LINK", None, ""),
+        *("contentFiles/any/any/PREFIX.weights.bin", ("linux", "win32")),
+    ),
+    Kind.AAR: Layout(
+        *(C, ("aar",), "prefab/modules/PREFIX/libs/android.arm64-v8a/LINK"),
+        *("prefab/modules/PREFIX/include/model.h", "", "assets/PREFIX.weights.bin"),
+        systems=("android",),
+        copies={"extras/Model.kt": "Model.kt", "extras/model_jni.c": "model_jni.c"},
+    ),
+    Kind.SWIFT: Layout(
+        *(C, ("swift",), "PREFIX.xcframework/ios-arm64/LINK"),
+        *("PREFIX.xcframework/ios-arm64/Headers/model.h", "", "Sources/MODULE/weights.bin"),
+        systems=("ios",),
+        copies={
+            "PREFIX.xcframework/Info.plist": "Info.plist",
+            "PREFIX.xcframework/ios-arm64/Headers/module.modulemap": "module.modulemap",
+            "Sources/MODULE/Model.swift": "Model.swift",
+        },
+    ),
 }
+
+
+@dataclass(frozen=True)
+class _Processor:
+    """The words for a micro-controller: Arduino's folder of its libraries, CMSIS-Pack's core and
+    floating-point unit, Zephyr's symbol.
+    """
+
+    folder: str
+    core: str
+    fpu: str
+    kconfig: str
+
+
+_PROCESSORS = {
+    "cortex-m4": _Processor("cortex-m4/fpv4-sp-d16-hard", "Cortex-M4", "SP_FPU", "CPU_CORTEX_M4"),
+    "cortex-m7": _Processor("cortex-m7/fpv5-d16-hard", "Cortex-M7", "DP_FPU", "CPU_CORTEX_M7"),
+    "cortex-m55": _Processor("cortex-m55/auto-hard", "Cortex-M55", "DP_FPU", "CPU_CORTEX_M55"),
+}
+_NONE = _Processor("", "", "", "")
+_PAGE = 1 << 10
+_ARENA = 64 << 10
+"""Bytes of working memory that examples set aside where dims have no greatest size."""
 
 
 def package_of(
@@ -75,25 +142,67 @@ def package_of(
     _check(kind, manifest)
     copies = {layout.library: manifest.library}
     copies |= {} if layout.header is None else {layout.header: "model.h"}
+    copies |= layout.copies
     copies |= {str(PurePosixPath(layout.data, name)): name for name in (FILENAME, "LICENSES")}
     if manifest.weights_file in manifest.files:
         copies[layout.weights] = manifest.weights_file
     values = {**Interface(manifest, layout.language).values(), **_library(manifest)}
-    values |= _dependency(package)
+    values |= {**_dependency(package), **_machine(manifest)}
+    values["module_name"] = values["module"][:1].upper() + values["module"][1:]
     texts = {
         str(path): fill(text, values)
         for tree in layout.trees
         for path, text in _read_templates(_TEMPLATES / tree)
     }
-    return _named(texts, manifest), _named(copies, manifest)
+    words = {
+        **layout.folders,
+        "PREFIX": manifest.entry,
+        "LINK": _library(manifest)["link_file"],
+        "MODULE": values["module_name"],
+        "PROCESSOR": _processor(manifest).folder,
+        "RUNTIME": _runtime(manifest),
+    }
+    return _named(texts, words), _named(copies, words)
 
 
-def _named(files: dict[str, str], manifest: Manifest) -> dict[str, str]:
-    """The files by paths that hold the names of the model and of its library."""
-    link = _library(manifest)["link_file"]
+def _named(files: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:
+    """The files by paths in which names stand for the words."""
+    named = {}
+    for path, content in files.items():
+        for word, name in words.items():
+            path = path.replace(word, name)
+        named[path] = content
+    return named
+
+
+def _arena(manifest: Manifest) -> int:
+    """Bytes of working memory that examples set aside: those at the greatest dims, if known."""
+    planned = manifest.memory.get("planned_bytes")
+    if manifest.memory.get("dims") != "max" or not isinstance(planned, int):
+        return _ARENA
+    return (planned // _PAGE + 1) * _PAGE
+
+
+def _runtime(manifest: Manifest) -> str:
+    """The name that .NET has for a system and a processor."""
+    system = {"win32": "win"}.get(manifest.load.os, manifest.load.os)
+    processors = {"x86_64": "x64", "aarch64": "arm64", "armv7": "arm", "i386": "x86"}
+    return f"{system}-{processors.get(manifest.load.arch, manifest.load.arch)}"
+
+
+def _processor(manifest: Manifest) -> _Processor:
+    return _PROCESSORS.get(str(manifest.target.get("name", "")), _NONE)
+
+
+def _machine(manifest: Manifest) -> dict[str, Any]:
+    """The values of packages for phones and micro-controllers."""
+    processor, weights = _processor(manifest), manifest.files.get(manifest.weights_file)
     return {
-        path.replace("PREFIX", manifest.entry).replace("LINK", link): content
-        for path, content in files.items()
+        "core": processor.core,
+        "fpu": processor.fpu,
+        "kconfig": processor.kconfig,
+        "weight_bytes": 0 if weights is None else weights.size,
+        "arena": _arena(manifest),
     }
 
 
@@ -106,7 +215,7 @@ def _library(manifest: Manifest) -> dict[str, Any]:
     suffix = PurePosixPath(manifest.library).suffix
     loaded = (FILENAME, manifest.library, manifest.weights_file)
     return {
-        "link_file": f"lib{manifest.entry}{suffix}",
+        "link_file": f"{'' if suffix == '.dll' else 'lib'}{manifest.entry}{suffix}",
         "shared": _only_if(suffix == ".so"),
         "archived": _only_if(suffix == ".a"),
         "cpu": _only_if(manifest.load.device == "cpu"),

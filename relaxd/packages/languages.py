@@ -70,6 +70,18 @@ CPP = Language(
     ),
     "dims.{}",
 )
+C = Language(
+    _types("int{}_t", "uint{}_t", "float", "double"),
+    frozenset((*_CPP_WORDS.split(), "model", "dims", "unused")),
+    AxisForms(
+        "({} / {})",
+        "({} % {})",
+        "(({0}) < ({1}) ? ({0}) : ({1}))",
+        "(({0}) > ({1}) ? ({0}) : ({1}))",
+        lambda value: f"INT64_C({value})",
+    ),
+    "dims->{}",
+)
 _RUST_WORDS = (
     "abstract as async await become box break const continue crate do dyn else enum extern "
     "false final fn for gen if impl in let loop macro match mod move mut override priv pub ref "
@@ -97,6 +109,26 @@ GO = Language(
         "smaller({}, {})",
         "larger({}, {})",
         lambda value: f"int64({value})",
+    ),
+    "d.{}",
+    _capitalize,
+)
+_CSHARP_INTEGERS = {
+    "int8": "sbyte", "int16": "short", "int32": "int", "int64": "long",
+    "uint8": "byte", "uint16": "ushort", "uint32": "uint", "uint64": "ulong",
+}  # fmt: skip
+CSHARP = Language(
+    {
+        **_CSHARP_INTEGERS,
+        "bool": "byte",
+        "float16": "ushort",
+        "bfloat16": "ushort",
+        "float32": "float",
+        "float64": "double",
+    },
+    frozenset({"Dims", "Inputs", "Outputs", "Equals", "GetHashCode", "GetType", "ToString"}),
+    AxisForms(
+        "({} / {})", "({} % {})", "Math.Min({}, {})", "Math.Max({}, {})", lambda value: f"{value}L"
     ),
     "d.{}",
     _capitalize,

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import onnx
@@ -201,6 +202,59 @@ def test_two_models_in_one_program_of_go(modules: Path) -> None:
     (folder / "go.mod").write_text("\n\n".join(["module two", "go 1.18", *lines]) + "\n")
     shutil.copy(PROGRAMS / "two.go", folder / "main.go")
     check_two(run("go", "run", ".", "../mlp/weights.bin", cwd=folder))
+
+
+@pytest.fixture(scope="module")
+def nuget(two: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both packages, whose libraries lie where Mono looks for them."""
+    need("mcs", "mono")
+    folder = tmp_path_factory.mktemp("nuget")
+    for name in MODELS:
+        package(two / name, "nuget", folder / name)
+        (library,) = (folder / name).glob("runtimes/linux-*/native/*.so")
+        shutil.copy(library, folder)
+    return folder
+
+
+def test_the_example_of_a_nuget_package(nuget: Path) -> None:
+    for name, weights in (
+        ("mlp", ["mlp/contentFiles/any/any/relaxd_mlp.weights.bin"]),
+        ("odd", []),
+    ):
+        source = f"{name}/contentFiles/cs/any/{name.capitalize()}.cs"
+        run(
+            "mcs",
+            "-warnaserror",
+            f"-out:{name}.exe",
+            source,
+            f"{name}/example/Program.cs",
+            cwd=nuget,
+        )
+        printed = run("mono", f"{name}.exe", *weights, cwd=nuget, LD_LIBRARY_PATH=str(nuget))
+        if name == "mlp":
+            check_example(printed)
+        else:
+            assert "Where [2 3] [0 0 0 1 2 3]" in printed
+
+
+def test_two_models_in_one_program_of_csharp(nuget: Path) -> None:
+    sources = [f"{name}/contentFiles/cs/any/{name.capitalize()}.cs" for name in MODELS]
+    run("mcs", "-r:System.Core", "-out:two.exe", PROGRAMS / "two.cs", *sources, cwd=nuget)
+    weights = "mlp/contentFiles/any/any/relaxd_mlp.weights.bin"
+    check_two(run("mono", "two.exe", weights, cwd=nuget, LD_LIBRARY_PATH=str(nuget)))
+
+
+def test_a_nuspec_names_files_that_it_has(nuget: Path) -> None:
+    root = ElementTree.parse(nuget / "mlp/relaxd_mlp.nuspec").getroot()
+    space = "{http://schemas.microsoft.com/packaging/2013/05/nuspec.xsd}"
+    metadata = root.find(f"{space}metadata")
+    assert metadata is not None
+    fields = {child.tag.removeprefix(space) for child in metadata}
+    assert {"id", "version", "authors", "description", "license", "contentFiles"} == fields
+    for files in metadata.iter(f"{space}files"):
+        assert (nuget / "mlp/contentFiles" / files.attrib["include"]).is_file()
+    for file in root.findall(f"{space}files/{space}file"):
+        assert list((nuget / "mlp").glob(file.attrib["src"]))
 
 
 @pytest.fixture(scope="module")
