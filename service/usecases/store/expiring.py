@@ -3,7 +3,7 @@ as corrupt.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from sqlalchemy import ColumnElement, delete, false, func, select
@@ -37,22 +37,27 @@ def count_old_jobs(core: Core) -> int:
 
 def expire_jobs(core: Core, beat: Callable[[], None]) -> int:
     """Remove old jobs with their builds and events, in short transactions; how many."""
-    removed = 0
-    while count := _expire_batch(core):
-        removed += count
+    removed, last = 0, 0.0
+    while ended := _expire_batch(core, last):
+        removed, last = removed + len(ended), max(ended)
         beat()
     return removed
 
 
-def _expire_batch(core: Core) -> int:
+def _expire_batch(core: Core, since: float) -> Sequence[float]:
+    """Remove some of the jobs that ended then or later; when these had ended. Going on where the
+    last batch ended, each passes by the rows that others left behind in the index.
+    """
     with core.writing() as tx:
         most = MANY if tx.connection.dialect.name == "postgresql" else BATCH
-        query = select(jobs.c.id).where(is_old(core, tx.now)).limit(most)
-        job_ids = tx.connection.scalars(query.with_for_update(skip_locked=True)).all()
+        old = select(jobs.c.id, jobs.c.finished_at).where(is_old(core, tx.now))
+        oldest = old.where(jobs.c.finished_at >= since).order_by(jobs.c.finished_at).limit(most)
+        rows = tx.connection.execute(oldest.with_for_update(skip_locked=True)).all()
+        job_ids = [row.id for row in rows]
         for table in (events, builds):
             tx.connection.execute(delete(table).where(table.c.job_id.in_(job_ids)))
         tx.connection.execute(delete(jobs).where(jobs.c.id.in_(job_ids)))
-    return len(job_ids)
+    return [row.finished_at for row in rows]
 
 
 def abandoned_uploads(core: Core, *, dry_run: bool) -> int:
