@@ -36,9 +36,20 @@ from service.usecases import chores
 from service.usecases.store import catalog, collecting, expiring, marking, sweeping
 from service.usecases.store import holdings as rights
 from tests.service.fakes import FakeCompiler, FakeDoorbell
-from tests.service.servers import fresh_database, postgres_server
+from tests.service.servers import fresh_database, postgres_process
 
 DAY_S = 86400
+FILLED = ("jobs", "builds", "events", "blobs", "holdings", "edges", "records")
+SERVER = {
+    "shared_buffers": "2GB",
+    "effective_cache_size": "8GB",
+    "work_mem": "64MB",
+    "maintenance_work_mem": "1GB",
+    "max_wal_size": "16GB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+}
+"""PostgreSQL as one would set it up on a machine of its own with 16 GB; fsync is off."""
 RETENTION_DAYS = 30
 JOBS_A_COMPILE = 10
 UPLOAD_S = 0.1
@@ -102,6 +113,37 @@ def _statements(count: int) -> Iterator[str]:
         f"SELECT 'action', {_digest('key')}, {_digest('bundle')}, {touched} FROM {every}"
     )
     yield "UPDATE chores SET ran_at = extract(epoch FROM now()) WHERE name = 'gc-audit'"
+
+
+def fill(url: str, count: int) -> None:
+    """Write that many jobs and what belongs to them, without indexes, which are made of it then."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        again = _drop_indexes(connection)
+        for statement in (*_statements(count), *again, "VACUUM ANALYZE"):
+            connection.execute(statement)
+
+
+def _drop_indexes(connection: psycopg.Connection[Any]) -> list[str]:
+    """Drop indexes and constraints of the tables that are filled; the statements that make them
+    again, the foreign keys last.
+    """
+    names = list(FILLED)
+    constraints = connection.execute(
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint "
+        "WHERE conrelid::regclass::text = ANY(%s) AND contype IN ('p', 'u', 'f') "
+        "ORDER BY contype = 'f'",
+        (names,),
+    ).fetchall()
+    for table, name, _ in reversed(constraints):
+        connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+    query = "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = ANY(%s)"
+    indexes = connection.execute(query, (names,)).fetchall()
+    for name, _ in indexes:
+        connection.execute(f"DROP INDEX {name}")
+    added = [
+        f"ALTER TABLE {table} ADD CONSTRAINT {name} {what}" for table, name, what in constraints
+    ]
+    return [*(definition for _, definition in indexes), *added]
 
 
 class Stub:
@@ -239,10 +281,7 @@ def measure(url: str, folder: str, options: argparse.Namespace) -> dict[str, Any
     core, seconds = connect(url, folder, options.request_ms), dict[str, float]()
     upgrade(core.db)
     began = time.monotonic()
-    with psycopg.connect(url, autocommit=True) as connection:
-        for statement in _statements(options.jobs):
-            connection.execute(statement)
-        connection.execute("VACUUM ANALYZE")
+    fill(url, options.jobs)
     filled = round(time.monotonic() - began, 1)
     tables = (jobs, builds, blobs, edges, holdings)
     before = _count(core, *tables)
@@ -284,10 +323,9 @@ def measure(url: str, folder: str, options: argparse.Namespace) -> dict[str, Any
 
 def _missing(core: Core) -> int:
     """How many blobs jobs and bundles name that have no row."""
-    with core.reading() as tx:
-        named = marking.root_queries(core, tx.now)
-        limits = collecting._limits(core)
-        needed = marking._reach(*named, marking._young(limits))
+    limits = collecting._limits(core)
+    named = [*marking.root_queries(core, limits.began_at), marking._young(limits)]
+    with core.reading() as tx, marking.needed_blobs(tx, *named) as needed:
         beside = needed.outerjoin(blobs, blobs.c.digest == needed.c.digest)
         lost = select(func.count()).select_from(beside).where(blobs.c.digest.is_(None))
         return int(tx.connection.execute(lost).scalar_one())
@@ -303,8 +341,8 @@ def main() -> None:
     before = os.getloadavg()
     with (
         tempfile.TemporaryDirectory(prefix="relaxd-scale-") as folder,
-        postgres_server() as server,
-        fresh_database(server, "collection") as url,
+        postgres_process(settings=SERVER) as server,
+        fresh_database(server.url, "collection") as url,
     ):
         figures = measure(url, folder, options)
     figures |= {"options": vars(options), "loadavg": {"before": before, "after": os.getloadavg()}}

@@ -1,7 +1,7 @@
 """A fleet of 50 workers in three pools through everything that goes wrong in its life, on one
-machine: PostgreSQL with a synchronous replica that is promoted, Redis behind a Sentinel, an object
-store that is late and refuses requests, workers that are killed at work, an API process that is
-replaced. Pools scale by the view `scaling` and the generated manifests, at a multiple of their
+machine: PostgreSQL with a synchronous replica that is promoted, Redis behind three Sentinels, an
+object store that is late and refuses requests, workers that are killed at work, an API process that
+is replaced. Pools scale by the view `scaling` and the generated manifests, at a multiple of their
 speed; compilers are stubs that take their time.
 
     python -m benchmarks.scale.simulation --rate 200 --seconds 360 --seed 1
@@ -23,6 +23,7 @@ from typing import Any
 
 import psutil
 import psycopg
+import redis
 from sqlalchemy import make_url
 
 from benchmarks.scale import stub_worker
@@ -53,6 +54,7 @@ TARGETS = ("x86-64-v3", "aarch64", "x86-64-v2", "cuda-sm90")
 """Of the builds, in turn: a quarter is the GPUs'."""
 MODELS = 8
 PRIMARY = "jobs"
+SENTINELS, QUORUM = 3, 2
 POLL_S = 15.0
 WARM_UP_S = 60.0
 REFUSED, BURST, BURST_S = 0.01, 0.5, 3.0
@@ -311,12 +313,14 @@ def simulation(folder: Path, options: argparse.Namespace) -> Iterator[Simulation
         broker = enter(redis_process())
         port = make_url(broker.url).port or 0
         heir = enter(redis_process(None, "--replicaof", f"127.0.0.1 {port}"))
-        sentinel = enter(redis_sentinel(port, PRIMARY))
+        sentinels = [enter(redis_sentinel(port, PRIMARY, QUORUM)) for _ in range(SENTINELS)]
+        ports = [make_url(sentinel.url).port or 0 for sentinel in sentinels]
+        until(lambda: all(map(_knows_all, ports)), 30, "Sentinels that know each other")
         here = enter(
             site(
                 folder,
                 database_url=database,
-                broker_url=f"sentinel://127.0.0.1:{make_url(sentinel.url).port}/0"
+                broker_url=f"sentinel://{','.join(f'127.0.0.1:{each}' for each in ports)}/0"
                 f"?master_name={PRIMARY}",
                 store_url="s3://relaxd/simulation",
                 pools=setting_of(pools),
@@ -338,6 +342,13 @@ def simulation(folder: Path, options: argparse.Namespace) -> Iterator[Simulation
         yield Simulation(
             options, here, cluster, (broker, heir), trouble, query, submits, pods, apis
         )
+
+
+def _knows_all(port: int) -> bool:
+    """True if the Sentinel at that port knows the replica and the other Sentinels."""
+    with redis.Redis(port=port) as client:
+        seen = client.sentinel_sentinels(PRIMARY), client.sentinel_slaves(PRIMARY)
+    return list(map(len, seen)) == [SENTINELS - 1, 1]
 
 
 def _scale_pools(workers: int) -> dict[str, Pool]:

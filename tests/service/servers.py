@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,13 +50,13 @@ def redis_process(
 
 
 @contextmanager
-def redis_sentinel(port: int, name: str) -> Iterator[Server]:
-    """A Sentinel that decides alone, within a second, that the Redis at a port, which it knows by
-    that name, is gone, and makes its replica the primary.
+def redis_sentinel(port: int, name: str, quorum: int = 1) -> Iterator[Server]:
+    """A Sentinel that finds within a second that the Redis at a port, which it knows by that name,
+    is gone, and where so many do, has its replica made the primary.
     """
     with tempfile.TemporaryDirectory(prefix="relaxd-sentinel-") as folder:
         lines = (
-            f"sentinel monitor {name} 127.0.0.1 {port} 1",
+            f"sentinel monitor {name} 127.0.0.1 {port} {quorum}",
             f"sentinel down-after-milliseconds {name} 1000",
             f"sentinel failover-timeout {name} 5000",
         )
@@ -74,12 +74,14 @@ def redis_server(port: int | None = None) -> Iterator[str]:
 
 
 @contextmanager
-def postgres_process(within: Path | None = None) -> Iterator[Server]:
+def postgres_process(
+    within: Path | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """A fresh PostgreSQL cluster, into which anyone local gets, in a new folder, within that one if
-    one is given; its URL is that of the administrative database.
+    one is given, with further settings; its URL is that of the administrative database.
     """
     options = ["-U", "relaxd", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-    with _cluster("initdb", *options, within=within) as server:
+    with _cluster("initdb", *options, within=within, settings=settings) as server:
         yield server
 
 
@@ -93,7 +95,12 @@ def postgres_replica(primary: Server) -> Iterator[Server]:
 
 
 @contextmanager
-def _cluster(program: str, *arguments: str, within: Path | None = None) -> Iterator[Server]:
+def _cluster(
+    program: str,
+    *arguments: str,
+    within: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
     """A PostgreSQL whose folder a program makes, at a free port."""
     programs = _postgres_programs() or missing("PostgreSQL", DEBIAN)
     # PostgreSQL refuses to run as root.
@@ -108,13 +115,14 @@ def _cluster(program: str, *arguments: str, within: Path | None = None) -> Itera
             shutil.chown(folder / "data", "postgres", "postgres")
         make = [str(programs / program), "-D", str(folder / "data"), *arguments]
         subprocess.run([*TIED, *unprivileged, *make], check=True, capture_output=True, cwd="/")
-        settings = {
+        every = {
             "fsync": "off",
             "unix_socket_directories": "",
             "listen_addresses": "127.0.0.1",
             "max_connections": "500",
+            **(settings or {}),
         }
-        options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        options = [word for key, value in every.items() for word in ("-c", f"{key}={value}")]
         command = [str(programs / "postgres"), "-D", str(folder / "data"), "-p", str(port)]
         url = f"postgresql://relaxd@127.0.0.1:{port}/postgres"
 
