@@ -95,13 +95,13 @@ def bench(
         _refuse("with --against", runs=runs, warmup=warmup)
         race = plan_race(model, engine, rounds or ROUNDS, SECONDS if seconds is None else seconds)
     with extras.runtime():
-        from relaxd.loader.model import load
+        from relaxd.loader.model import load_library
         from relaxd.loader.samples import dim_values
 
     choices = choices_of(dim)
     began = time.perf_counter()
     with extras.runtime():
-        loaded = load(bundle, threads=threads)
+        loaded = load_library(bundle, threads=threads)
     load_seconds = time.perf_counter() - began
     points = [dim_values(loaded.dims, point) for point in all_points(choices)]
     if race is not None:

@@ -114,14 +114,14 @@ def _compared(
     folders: list[Path], names: tuple[str, str], dim: list[str] | None, seconds: float, threads: int
 ) -> BuildDiff:
     from relaxd.loader.contest import CONFIDENCE, contest, output_changes
-    from relaxd.loader.model import load
+    from relaxd.loader.model import load_library
     from relaxd.loader.report import report_of
     from relaxd.loader.samples import dim_values, draw
 
     reports = [report_of(folder) for folder in folders]
     diff = compare(reports[0], reports[1], names)
     try:
-        base, head = (load(folder, threads=threads) for folder in folders)
+        base, head = (load_library(folder, threads=threads) for folder in folders)
     except LoadContractError as error:
         return dataclasses.replace(diff, not_run=str(error))
     # With one thread, processor time: it excludes what other processes take.

@@ -28,6 +28,9 @@ Threads = Annotated[
 Seed = Annotated[int, typer.Option(help="The seed of random inputs.", min=0)]
 
 
+_EXAMPLES = {"dim": "batch=4", "input": "ids=ids.npy", "text": "'city=New York'"}
+
+
 def run(
     bundle: BundlePath,
     dim: Annotated[
@@ -42,6 +45,12 @@ def run(
         Path | None,
         typer.Option(
             "--inputs", metavar="FILE.npz", help="Inputs from a file.", show_default=False
+        ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text", metavar="NAME=TEXT", help="A string of an input; repeat it for more rows."
         ),
     ] = None,
     output: Annotated[
@@ -61,7 +70,8 @@ def run(
     """Run BUNDLE once and describe its outputs.
 
     Inputs that are not given are random: floats from a normal distribution, and integers 0 or 1,
-    since an integer input is often an index into something of unknown length.
+    since an integer input is often an index into something of unknown length. In place of strings
+    that are not given, what steps would make of them is random.
 
     Example: [bold]relaxd run out --dim batch=4 --input ids=ids.npy[/]
     """
@@ -75,6 +85,10 @@ def run(
         provided = {**files.read_all(inputs), **provided}
     with extras.runtime():
         model = load(bundle, threads=threads)
+    texts: dict[str, list[str]] = {}
+    for name, value in _pairs("text", text):
+        texts.setdefault(name, []).append(value)
+    provided |= files.shape_texts(model, texts)
     arrays = files.complete(model, provided, chosen, seed)
     began = time.perf_counter()
     outputs = model.run(arrays)
@@ -99,17 +113,21 @@ def run(
             name,
             facts["dtype"],
             str(facts["shape"]),
-            *(_brief(facts[key]) for key in ("min", "max", "mean")),
+            *(_brief(facts.get(key)) for key in ("min", "max", "mean")),
         )
     stdout().print(table)
+    for name, array in outputs.items():
+        if shown := files.describe(array).get("values"):
+            more = ", ..." if array.size > len(shown) else ""
+            stdout().print(f"{name}: {', '.join(shown)}{more}", markup=False)
 
 
 def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
     pairs = []
     for text in texts or []:
-        name, value = split_dim(text) if option == "dim" else _split_file(text)
-        if not (name and value):
-            example = "batch=4" if option == "dim" else "ids=ids.npy"
+        name, value = _SPLIT[option](text)
+        if not name or not (value or option == "text"):
+            example = _EXAMPLES[option]
             raise DeclarationError(
                 f"cannot read --{option} {text!r}",
                 field=f"{option}s",
@@ -122,6 +140,14 @@ def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
 def _split_file(text: str) -> tuple[str, str]:
     name, _, path = text.partition("=")
     return name.strip(), path.strip()
+
+
+def _split_text(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.strip(), value
+
+
+_SPLIT = {"dim": split_dim, "input": _split_file, "text": _split_text}
 
 
 def _size(name: str, text: str) -> int:

@@ -27,6 +27,7 @@ from relaxd.cli.views import (
 from relaxd.contract.bundle.profile import CostModel, KernelTime, Machine, Profile, TimedPoint
 from relaxd.contract.bundle.report import (
     ComparedPoint,
+    ComparedStrings,
     DimReport,
     Evidence,
     NumericsReport,
@@ -34,9 +35,11 @@ from relaxd.contract.bundle.report import (
     QuantizedReport,
     Report,
     StoredReport,
+    Tensor,
     WeightsReport,
 )
 from relaxd.contract.dims.dims import point_text
+from relaxd.contract.dims.tensors import TEXT
 from relaxd.errors import DeclarationError
 from relaxd.reports.kernels import rank_kernels
 
@@ -114,6 +117,7 @@ def render(report: Report) -> Group:
     parts: list[RenderableType] = [_headline(report), Text()]
     parts += [Text(f"• {sentence}") for sentence in report.sentences]
     profile = report.profile
+    parts += _titled("Strings", _strings(report)) if report.strings else []
     parts += _titled("Dims", _dims(report.dims)) if report.dims else []
     if profile is not None:
         parts += _titled(f"Latency{where(profile.machine)}", _latency(profile))
@@ -138,6 +142,35 @@ def _headline(report: Report) -> Text:
 
 def _titled(title: str, content: RenderableType) -> list[RenderableType]:
     return [Text(), Text(title, style="bold underline"), content]
+
+
+def _strings(report: Report) -> RenderableType:
+    """The strings of a caller in Python, the numbers of any other, and how the steps between them
+    were compared.
+    """
+    strings, compared = report.strings, report.numerics.strings
+    assert strings is not None
+    table = plain_table("", "IN PYTHON", "LIBRARY")
+    for title, own, library, steps in (
+        ("inputs", strings.inputs, report.inputs, strings.encoded),
+        ("outputs", strings.outputs, report.outputs, strings.decoded),
+    ):
+        texts = [f"{one.name} {_type(one)}" for one in own if one.dtype == TEXT]
+        numbers = [f"{one.name} {_type(one)}" for one in library if one.name in steps]
+        if texts:
+            table.add_row(title, escape("\n".join(texts)), escape("\n".join(numbers)))
+    return Group(table, Text(_compared(compared), style="dim"))
+
+
+def _type(tensor: Tensor) -> str:
+    return f"{tensor.dtype}[{','.join(tensor.shape)}]"
+
+
+def _compared(compared: ComparedStrings | None) -> str:
+    if compared is None or not compared.compared:
+        why = compared.reason if compared and compared.reason else "verification is off"
+        return f"the steps between them were not compared: {why}"
+    return f"equal to {compared.reference} at {compared.compared} samples of strings"
 
 
 def _dims(dims: tuple[DimReport, ...]) -> RenderableType:

@@ -1,7 +1,8 @@
 """A loaded model: numpy arrays in and out, every call checked against the declared dims."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -67,22 +68,48 @@ def load(
         from relaxd.provenance.checking import check_folder
 
         check_folder(Path(path), trust)
+    with _opened(path) as bundle:
+        model = _built(bundle, threads, copy_weights)
+        model = model if bundle.manifest.strings is None else _with_strings(bundle, model)
+        return model.count_calls(metrics) if metrics else model
+
+
+def load_library(
+    path: str | PathLike[str], *, threads: int | None = None, copy_weights: bool | None = None
+) -> "Model":
+    """`load`, without the steps on strings that a bundle may have around its library."""
+    with _opened(path) as bundle:
+        return _built(bundle, threads, copy_weights)
+
+
+@contextmanager
+def _opened(path: str | PathLike[str]) -> Iterator[Bundle]:
+    """The bundle, which this machine can run, with its files compared."""
     with open_bundle(path) as bundle:
         check_contract(bundle.manifest, this_host())
         try:
             bundle.verify(COPIED)
-            with GATE:
-                build = _standalone if bundle.manifest.flavour == Flavour.STANDALONE else _machine
-                bundle.copied = _copied(bundle.manifest, copy_weights)
-                model = build(bundle, threads)
-                return model.count_calls(metrics) if metrics else model
+            yield bundle
         finally:
             bundle.close()
+
+
+def _built(bundle: Bundle, threads: int | None, copy_weights: bool | None) -> "Model":
+    with GATE:
+        build = _standalone if bundle.manifest.flavour == Flavour.STANDALONE else _machine
+        bundle.copied = _copied(bundle.manifest, copy_weights)
+        return build(bundle, threads)
 
 
 def _copied(manifest: Manifest, wanted: bool | None) -> bool:
     decodes = manifest.state is not None and large_pages.available()
     return decodes if wanted is None else wanted
+
+
+def _with_strings(bundle: Bundle, model: "Model") -> "Model":
+    from relaxd.loader.strings.model import StringModel, read_program
+
+    return StringModel(model, read_program(bundle))
 
 
 # These open libraries, which must not happen before the checks in `load`.
@@ -152,6 +179,15 @@ class Model:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Name, dtype and symbolic shape of every output."""
         return self.manifest.outputs
+
+    @property
+    def library(self) -> "Model":
+        """The model without its steps on strings, as its library is; itself where it has none."""
+        return self
+
+    def encode(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs of the library: a model without strings takes these."""
+        return dict(inputs)
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -288,7 +324,8 @@ class Model:
         return again
 
     def _failure(self, error: Exception, arrays: Sequence[Any]) -> ExecutionError:
-        shapes = {s.name: list(a.shape) for s, a in zip(self.inputs, arrays, strict=True)}
+        names = self._input_names
+        shapes = {name: list(a.shape) for name, a in zip(names, arrays, strict=True)}
         message = explain(str(error), self._binding.solve(tuple(a.shape for a in arrays)))
         return ExecutionError(f"{self.manifest.name} failed: {message}", shapes=shapes)
 
@@ -316,7 +353,9 @@ class Model:
         from relaxd.loader.samples import dim_values, draw
 
         if inputs is None:
-            inputs = draw(self.inputs, dim_values(self.dims, dims or {}), 0, self.manifest.state)
+            inputs = draw(
+                self.manifest.inputs, dim_values(self.dims, dims or {}), 0, self.manifest.state
+            )
         return profile(self, inputs, runs)
 
     def order_inputs(self, inputs: Mapping[str, Any] | Sequence[Any]) -> list[Any]:

@@ -54,7 +54,10 @@ def profile(model: "Model", inputs: Mapping[str, Any] | Sequence[Any], runs: int
     arrays = model.order_inputs(inputs)
     return CallProfile(
         model.manifest.name,
-        {spec.name: list(array.shape) for spec, array in zip(model.inputs, arrays, strict=True)},
+        {
+            spec.name: list(array.shape)
+            for spec, array in zip(model.manifest.inputs, arrays, strict=True)
+        },
         model.threads,
         len(times),
         statistics.median(times),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxd.contract.dims.tensors import TEXT
 from relaxd.errors import InputError
 from relaxd.loader.model import Model, load
 
@@ -26,7 +27,7 @@ class BundleModel:
         each input and a row a sample, or one array for a model of one input. Raises InputError.
         """
         if hasattr(model_input, "columns"):
-            dtypes = {spec.name: spec.dtype for spec in self.model.inputs}
+            dtypes = {s.name: "O" if s.dtype == TEXT else s.dtype for s in self.model.inputs}
             columns = [name for name in model_input.columns if name in dtypes]
             model_input = {
                 name: np.array(model_input[name].tolist(), dtypes[name]) for name in columns

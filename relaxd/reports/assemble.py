@@ -15,9 +15,11 @@ from relaxd.contract.bundle.report import (
     Report,
     Sizes,
     StoredReport,
+    StringsReport,
     TargetReport,
     Tensor,
 )
+from relaxd.contract.bundle.strings import Strings
 from relaxd.contract.bundle.weights import StoredWeights
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.tensors import TensorSpec
@@ -53,6 +55,7 @@ def assemble(
         memory=read_typed(Memory, manifest.memory, "memory"),
         stored=None if manifest.stored is None else _stored(manifest.stored),
         narrow=None if manifest.narrow is None else _quantized(manifest.narrow),
+        strings=None if manifest.strings is None else _strings(manifest.strings),
         numerics=compared,
         kernels=notes,
         profiles=named,
@@ -69,6 +72,16 @@ def _target(manifest: Manifest) -> TargetReport:
     load, target = manifest.load, manifest.target
     return TargetReport(
         str(target.get("name", "")), load.arch, load.os, load.device, load.isa, target.get("status")
+    )
+
+
+def _strings(strings: Strings) -> StringsReport:
+    return StringsReport(
+        tuple(map(_tensor, strings.inputs)),
+        tuple(map(_tensor, strings.outputs)),
+        strings.encoded,
+        strings.decoded,
+        strings.packages,
     )
 
 

@@ -33,10 +33,10 @@ class Subject:
 
 def load_bundle(subject: Subject) -> Runner:
     """The subject's bundle, by relaxd's loader."""
-    from relaxd.loader.model import load
+    from relaxd.loader.model import load_library
 
     assert subject.bundle is not None
-    model = load(subject.bundle, threads=subject.threads)
+    model = load_library(subject.bundle, threads=subject.threads)
     return lambda feed: list(model.run(feed).values())
 
 

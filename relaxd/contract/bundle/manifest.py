@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from relaxd.contract.bundle.adapters import Adapters
 from relaxd.contract.bundle.state import State
+from relaxd.contract.bundle.strings import Strings
 from relaxd.contract.bundle.weights import StoredWeights
 from relaxd.contract.dims.dims import Dim
 from relaxd.contract.dims.names import quote_name
@@ -103,6 +104,7 @@ class Manifest:
     stored: the quantized weights; None where the build asked for none.
     left_out: why a file that serving takes, such as tokenizer.json, could not be made, by its name.
     narrow: the quantized layers; None where there are none.
+    strings: the interface of steps on strings around the library; None where there are none.
     """
 
     name: str
@@ -127,6 +129,7 @@ class Manifest:
     stored: StoredWeights | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     narrow: QuantizedLayers | None = None
+    strings: Strings | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
@@ -137,7 +140,7 @@ class Manifest:
         document["dims"] = {dim.name: dim.to_json() for dim in self.dims}
         document["load"]["isa"] = list(self.load.isa)
         document["weights"] = [weight._asdict() for weight in self.weights]
-        for name in ("state", "adapters", "stored", "narrow"):
+        for name in ("state", "adapters", "stored", "narrow", "strings"):
             part = getattr(self, name)
             document.pop(name)
             # Loaders that do not know a part refuse manifests that have it.
@@ -194,6 +197,9 @@ def _parts(document: dict[str, Any]) -> dict[str, Any]:
             None
             if document.get("narrow") is None
             else QuantizedLayers.from_json(document["narrow"])
+        ),
+        "strings": (
+            None if document.get("strings") is None else Strings.from_json(document["strings"])
         ),
     }
 
@@ -288,8 +294,23 @@ def _check(manifest: Manifest) -> None:
     for what, specs in (("inputs", manifest.inputs), ("outputs", manifest.outputs)):
         if len({spec.name for spec in specs}) < len(specs):
             raise manifest_error(f"two {what} have one name")
+        if any(spec.dtype not in DTYPES for spec in specs):
+            raise manifest_error(f"one of {what} has a dtype that no library computes with")
     _check_state(manifest)
     _check_adapters(manifest)
+    _check_strings(manifest)
+
+
+def _check_strings(manifest: Manifest) -> None:
+    """Raises BundleError where steps make inputs or read outputs that the library has not."""
+    if manifest.strings is None:
+        return
+    for names, specs in (
+        (manifest.strings.encoded, manifest.inputs),
+        (manifest.strings.decoded, manifest.outputs),
+    ):
+        if not {*names} <= {spec.name for spec in specs}:
+            raise manifest_error("its steps on strings name a tensor that the library has not")
 
 
 def _check_state(manifest: Manifest) -> None:

@@ -277,12 +277,25 @@ class EarlierReport:
 
 
 @dataclass(frozen=True)
+class ComparedStrings:
+    """How the steps on strings were compared with the reference: at so many samples, of which it
+    refused others; reason: why at none.
+    """
+
+    verdict: str | None = None
+    reason: str | None = None
+    reference: str | None = None
+    compared: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True)
 class NumericsReport:
     """How the build was verified; None where it has no report. float64: what evaluated the model in
     float64, or why nothing could; None where nothing had to. inputs: what they were drawn from.
     earlier: None where this build compared at all points itself. weights: None where the library
     has the model's own; precision: None where it computes in the model's; cache: None where it
-    stores caches in the model's.
+    stores caches in the model's; strings: None where the model has none.
     """
 
     status: str | None = None
@@ -299,6 +312,7 @@ class NumericsReport:
     weights: WeightsReport | None = None
     precision: WeightsReport | None = None
     cache: WeightsReport | None = None
+    strings: ComparedStrings | None = None
 
 
 @dataclass(frozen=True)
@@ -351,9 +365,23 @@ class QuantizedReport:
 
 
 @dataclass(frozen=True)
+class StringsReport:
+    """The inputs and outputs of a caller who gives strings, by steps around the library; encoded,
+    decoded: inputs and outputs of the library in their place.
+    """
+
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    encoded: tuple[str, ...] = ()
+    decoded: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Report:
     """digest: of the bundle, None for one that is a folder; profiles: one a machine, the newest
-    last; sentences: at most three that say why it is slow, and what would help.
+    last; sentences: at most three that say why it is slow, and what would help; strings: None where
+    the model has none.
     """
 
     name: str
@@ -367,6 +395,7 @@ class Report:
     memory: Memory = Memory()
     stored: StoredReport | None = None
     narrow: QuantizedReport | None = None
+    strings: StringsReport | None = None
     numerics: NumericsReport = NumericsReport()
     kernels: tuple[Kernel, ...] = ()
     profiles: tuple[Profile, ...] = ()

@@ -43,6 +43,9 @@ DTYPES = frozenset(
     }
 )
 
+TEXT = "string"
+"""The dtype of strings, which no library computes with: steps around it do."""
+
 _SPEC = re.compile(
     rf"\s*(?P<dtype>[a-z0-9_]+)\s*\[(?P<axes>(?:[^\[\]\"]|{QUOTED.pattern})*)\]\s*", re.DOTALL
 )
@@ -55,7 +58,8 @@ def storage_of(dtype: str) -> str:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output: `shape` is a tuple of Axis; dtype is one of DTYPES.
+    """An input or output: `shape` is a tuple of Axis; dtype is one of DTYPES, or TEXT for a
+    caller's strings.
 
     default: the number that fills an input of fixed shape where a call leaves it out; None where
     every call must give the input.
@@ -71,7 +75,7 @@ class TensorSpec:
             raise DeclarationError(
                 "an input has an empty name", field="inputs", hint="as in ids=int64[batch,seq]"
             )
-        if self.dtype not in DTYPES:
+        if self.dtype not in DTYPES and self.dtype != TEXT:
             raise DeclarationError(
                 f"input {self.name!r}: unknown dtype {self.dtype!r}",
                 field=f"inputs.{self.name}",

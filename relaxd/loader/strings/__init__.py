@@ -1,0 +1,1 @@
+"""The steps on strings that a loader runs before and after a library."""
