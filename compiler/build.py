@@ -18,6 +18,7 @@ from compiler.bundle import files
 from compiler.errors import VerifyError
 from compiler.frontend import kv_cache as state
 from compiler.frontend.entry import imported_from, open_for
+from compiler.frontend.strings import encode_samples
 from compiler.host.machine import cannot_run
 from compiler.host.runners import runner_of
 from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScript
@@ -45,9 +46,12 @@ from compiler.verify.inputs.inputs import Signature, Trials, prepare
 from compiler.verify.inputs.samples import to_npz
 from compiler.verify.reference import onnx as reference
 from compiler.verify.reference import tflite
+from compiler.verify.strings import verify_strings
 from relaxd.contract.bundle import kernels, profile
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.bundle.numerics import FILENAME as NUMERICS
+from relaxd.contract.bundle.numerics import Verdict
+from relaxd.contract.bundle.strings import FILENAME as STRINGS
 from relaxd.contract.options import Calibration, Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
@@ -134,9 +138,18 @@ def fill(
             request = CompileRequest.from_json(job.request)
             target, partial = targets.resolve(job.target), output.partial_of(job)
             folder = Path(scratch)
-            this = Build(job, request, target, partial, folder, on_event, more_points, sandbox)
             model = open_for(job, request)
+            job = _with_samples(job, model, folder)
+            this = Build(job, request, target, partial, folder, on_event, more_points, sandbox)
         return _build(this, model)
+
+
+def _with_samples(job: CompileJob, model: LoadedModel | LoadedScript, folder: Path) -> CompileJob:
+    """The job with samples for the library, where its own hold strings."""
+    if job.samples is None or not isinstance(model, LoadedModel) or model.strings is None:
+        return job
+    samples = encode_samples(Path(job.samples), model.strings, folder)
+    return dataclasses.replace(job, samples=str(samples))
 
 
 def _build(this: Build, model: LoadedModel | LoadedScript) -> Manifest:
@@ -145,6 +158,7 @@ def _build(this: Build, model: LoadedModel | LoadedScript) -> Manifest:
     manifest, signature = compiled.manifest, compiled.signature
     with enter(Stage.VERIFY, this.on_event):
         numerics, trials = choose_and_verify(this, original, compiled)
+        numerics = _with_strings(this, numerics) if manifest.strings else numerics
         files.write_report(this.partial, NUMERICS, numerics)
     target = {**manifest.target, "status": numerics["status"]}
     sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))
@@ -160,6 +174,24 @@ def _build(this: Build, model: LoadedModel | LoadedScript) -> Manifest:
         measured = stage.run_profile(subject, trials, samples, beside, this.scratch)
         files.write_report(this.partial, profile.FILENAME, measured)
     return sealed
+
+
+def _with_strings(this: Build, numerics: Record) -> Record:
+    """The report with that of the steps on strings; raises VerifyError where they are wrong."""
+    options = this.request.options
+    if not options.verify:
+        return numerics
+    this.on_event(Progress(Stage.VERIFY, "comparing strings with the reference"))
+    model, asked = Path(this.job.model), this.request.to_json()
+    strings = verify_strings(model, asked, options.seed, this.scratch, _VERIFY)
+    if strings["verdict"] != Verdict.NOT_RUN:
+        return {**numerics, "strings": strings}
+    warning = f"the steps on strings were not compared: {strings['reason']}"
+    return {
+        **numerics,
+        "strings": strings,
+        "warnings": [*numerics.get("warnings", []), warning],
+    }
 
 
 def compile_library(
@@ -188,7 +220,10 @@ def _compile(
         if isinstance(model, LoadedModel):
             # The module holds its own copy of the weights.
             model.proto.Clear()
-        signature = Signature.of(imported)
+        strings = model.strings if isinstance(model, LoadedModel) else None
+        signature = dataclasses.replace(
+            Signature.of(imported), examples=strings.examples if strings else {}
+        )
         if imported.in_place is not None:
             state.require_host(this.target, imported.in_place.state.stored)
         stage.check_grid(this.request, signature)
@@ -243,6 +278,8 @@ def _compile(
         maker.link(code, this.partial, layout, writing.result)
         written = writing.result()
         files.write_texts(this.partial, model.text.documents)
+        if strings is not None:
+            files.write_texts(this.partial, {STRINGS: strings.steps.to_json()})
         for name, reason in model.text.left_out.items():
             this.on_event(Progress(Stage.LINK, f"the bundle gets no {name}: {reason}"))
     manifest = _manifest(this, model.digest, signature, generate.llvm_version())
@@ -256,6 +293,7 @@ def _compile(
         stored=plan.weights.stored if plan.weights else None,
         narrow=plan.layers,
         left_out=dict(model.text.left_out),
+        strings=strings.describe(signature.inputs, signature.outputs) if strings else None,
     )
     return Compiled(maker.describe(manifest, this.partial), signature, notes, plan)
 

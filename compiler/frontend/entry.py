@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.frontend import adapters, custom_operators, kv_cache, logits
+from compiler.frontend import adapters, custom_operators, kv_cache, logits, strings
 from compiler.frontend.limits import within_limits
 from compiler.ir import import_exported, import_model, import_torchscript
 from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScript, open_model
+from compiler.ir.strings import without_strings
 from compiler.isolation.messages import CompileJob, FamiliesJob, InspectJob
 from compiler.quantize import plan
 from compiler.quantize.measuring import Measurements
@@ -28,6 +29,7 @@ def open_for(
     """The model as the request wants it computed, by the reference too."""
     model = open_model(Path(job.model), adapters.form_of(request))
     adapters.require(model, request)
+    model = strings.as_wanted(model, request)
     model = custom_operators.as_wanted(model, request)
     model = logits.as_wanted(model, request)
     return plan.as_wanted(model, request)
@@ -50,7 +52,7 @@ def imported_from(
         plan.require_plain(request)
         load = import_exported if isinstance(model, LoadedProgram) else import_torchscript
         return load(model.path, request), QuantizationPlan()
-    request = within_limits(model.limits, request)
+    request = within_limits(model.limits, without_strings(request))
     # Where kernels run on a grid, no C code does: the operators' definitions are compiled.
     request = request if target.device is None else replace(request, operators=())
     proto = multiply_integers(model.proto) if _multiplies_bytes(target) else model.proto

@@ -10,6 +10,7 @@ from compiler.frontend.entry import imported_from, open_for
 from compiler.frontend.limits import within_limits
 from compiler.ir import inspect_exported, inspect_model, inspect_tflite, inspect_torchscript
 from compiler.ir.files.model_file import LoadedProgram, LoadedScript
+from compiler.ir.strings import describe_strings, without_strings
 from compiler.ir.tflite.file import is_tflite
 from compiler.isolation.messages import FamiliesJob, InspectJob
 from compiler.isolation.stages import OnEvent, enter
@@ -57,4 +58,6 @@ def inspect(job: InspectJob, on_event: OnEvent = lambda event: None) -> dict[str
             return inspect_exported(model.path, request)
         if isinstance(model, LoadedScript):
             return inspect_torchscript(model.path, request)
-        return inspect_model(model.proto, within_limits(model.limits, request))
+        request = within_limits(model.limits, without_strings(request))
+        report = inspect_model(model.proto, request)
+        return report if model.strings is None else describe_strings(report, model.strings)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.isolation.step import Record
-from relaxd.loader.model import Model, load
+from relaxd.loader.model import Model, load_library
 from relaxd.loader.profiling import Timed, timed_calls
 
 _ROWS_KEPT, _CALLS_KEPT = 50, 4000
@@ -62,4 +62,4 @@ def _by_kernel(calls: Sequence[Timed]) -> dict[str, list[float]]:
 
 def kernel_times(bundle: Path, inputs: Inputs, runs: int) -> list[dict[str, list[float]]]:
     """For each of some warm runs the seconds of every call, by kernel."""
-    return [_by_kernel(calls) for calls in timed_calls(load(bundle), inputs, runs)]
+    return [_by_kernel(calls) for calls in timed_calls(load_library(bundle), inputs, runs)]

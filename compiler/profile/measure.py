@@ -134,12 +134,12 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     as `{label, dims, inputs}`, with `taken` where a call's seconds are known; crashed: by label,
     why the reference is not asked at a point. Records what it has as soon as it has it.
     """
-    from relaxd.loader.model import load
+    from relaxd.loader.model import load_library
 
     bundle = Path(spec["bundle"])
     measured_at = datetime.now(UTC).isoformat(timespec="seconds")
     started = time.perf_counter()
-    model = load(bundle)
+    model = load_library(bundle)
     load_ms = round((time.perf_counter() - started) * 1e3, 4)
     record({"measured_at": measured_at, "load_ms": load_ms, "machine": machine(model.threads)})
     record({"library_bytes": (bundle / model.manifest.library).stat().st_size})

@@ -24,6 +24,7 @@ from compiler.ir.folder.model import model_of_folder
 from compiler.ir.gguf.decoder import decoder_of
 from compiler.ir.gguf.file import is_gguf, read_gguf
 from compiler.ir.gguf.tokenizer import text_files
+from compiler.ir.strings import StringPart
 from compiler.ir.tflite.file import is_tflite, read_tflite
 from compiler.ir.tflite.model import model_of
 from compiler.isolation.level import Level
@@ -43,7 +44,7 @@ class LoadedModel:
     """proto: the model with its external data in it; digest: over the file and every data file it
     names; file: the ONNX file that holds the same, None where the proto was made of another or of a
     tar; text: what it states of words and conversations; limits: of its inputs' axes; adapters:
-    those that it takes beside its weights.
+    those that it takes beside its weights; strings: what was cut off it, None where it has none.
     """
 
     proto: onnx.ModelProto
@@ -52,6 +53,7 @@ class LoadedModel:
     text: TextFiles = field(default_factory=TextFiles)
     limits: tuple[Limit, ...] = ()
     adapters: Adapters | None = None
+    strings: StringPart | None = None
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@ bytes.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from compiler.ir.caches import CacheUse
 from compiler.ir.imported import CallerState, Imported
@@ -47,6 +49,7 @@ class Signature:
     quantized: it quantizes activations on the way, where one rounding more or less moves its
     outputs.
     stacks: as in `Imported`.
+    examples: of what some inputs hold, drawn from in place of noise.
     caches: how far inputs state that caches are filled.
     in_place: the KV caches that are buffers of the caller; capacity: the dim of their rows, in the
     signature of the model whose inputs and outputs they were.
@@ -61,6 +64,7 @@ class Signature:
     in_place: CallerState | None = None
     capacity: Dim | None = None
     stacks: bool = False
+    examples: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, imported: Imported) -> "Signature":
@@ -309,6 +313,8 @@ def _inputs(
     follows from the point.
     """
     arrays = draw(point, signature.inputs, signature.bounds, seed, wanted)
+    shown = [spec for spec in signature.inputs if spec.name in signature.examples]
+    arrays |= fit(dict(signature.examples), point, shown, signature.bounds)
     if sample:
         arrays |= fit(sample, point, signature.inputs, signature.bounds)
     return arrays | fill_lengths(point, signature.inputs, signature.caches, seed)

@@ -51,11 +51,16 @@ class OnnxRuntime:
     quantized: keep products of uint8 by int8 exact. Without VNNI they saturate at 16 bits unless an
     extended optimisation rewrites them. threads: 0 for as many as there are cores.
     beside: as people run it, with all optimisations, but with threads that leave the cores to
-    another engine between two runs.
+    another engine between two runs. extensions: with the operators of onnxruntime-extensions.
     """
 
     def __init__(
-        self, model: str | bytes, quantized: bool = False, threads: int = 0, beside: bool = False
+        self,
+        model: str | bytes,
+        quantized: bool = False,
+        threads: int = 0,
+        beside: bool = False,
+        extensions: bool = False,
     ) -> None:
         import onnxruntime
 
@@ -70,6 +75,8 @@ class OnnxRuntime:
             settings.graph_optimization_level = levels.ORT_ENABLE_ALL
             settings.add_session_config_entry("session.force_spinning_stop", "1")
         settings.log_severity_level = 4
+        if extensions:
+            settings.register_custom_ops_library(_extensions())
         settings.intra_op_num_threads = threads
         self._session = onnxruntime.InferenceSession(
             model,
@@ -95,6 +102,15 @@ class OnnxRuntime:
             {**feeds, **fixed}, [entry.name for entry in self._session.get_inputs()]
         )
         return split_items(dict(zip(names, self._session.run(names, arguments), strict=True)))
+
+
+def _extensions() -> str:
+    """The library of onnxruntime-extensions; raises RuntimeError where it is not installed."""
+    try:
+        from onnxruntime_extensions import get_library_path
+    except ImportError as error:
+        raise RuntimeError("onnxruntime-extensions is not installed") from error
+    return str(get_library_path())
 
 
 class OnnxReference:

@@ -10,14 +10,14 @@ from compiler.isolation.step import Record, serve
 from compiler.verify.inputs.buffers import step
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from relaxd.errors import RelaxdError
-from relaxd.loader.model import Model, load
+from relaxd.loader.model import Model, load_library
 
 
 def run_library(spec: Record, record: Callable[[Record], None]) -> None:
     """Run the library of `spec["bundle"]` at every point of the spec (see `run_points`), and record
     the peak of resident bytes.
     """
-    model = load(Path(spec["bundle"]))
+    model = load_library(Path(spec["bundle"]))
 
     def run(inputs: Arrays) -> Arrays:
         try:
