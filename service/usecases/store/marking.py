@@ -151,13 +151,13 @@ def _insert(tx: Transaction, level: Select[str, int]) -> int:
 
 
 def _next_level(depth: int) -> Select[str, int]:
-    """What the digests of that depth keep, but for what is in the table. Planners take an outer
+    """The digests that those of that depth keep, but for those in the table. Planners take an outer
     join with the table in place of EXCEPT for one row, and then join the rest row by row.
     """
     # A referrer that nobody may read was a deleted tenant's.
     is_held = exists().where(holdings.c.digest == edges.c.child)
     keeps = or_(~edges.c.is_referrer, is_held, IS_OPEN)
-    kept = edges.join(_NEEDED, edges.c.parent == _NEEDED.c.digest)
-    children = select(edges.c.child).select_from(kept).where(_NEEDED.c.depth == depth, keeps)
+    joined = edges.join(_NEEDED, edges.c.parent == _NEEDED.c.digest)
+    children = select(edges.c.child).select_from(joined).where(_NEEDED.c.depth == depth, keeps)
     (child,) = children.except_(select(_NEEDED.c.digest)).subquery().columns
     return select(child, literal(depth + 1))
