@@ -152,3 +152,8 @@ CONSTANTS = (
     Constant(SHARED, "AHEAD", "nbits 1x896x4864, 8 bits", (1024, 16384)),
     Constant(SHARED, "MOST_STRANDS", "generic GELU 128x3072", (2, 8)),
 )
+
+ON_BOARDS = frozenset({"int8.DUAL_ROWS", "int8.DUAL_UNROLL", "pooling.BYTE_COLUMNS"})
+"""Constants of kernels for processors without vectors: `python -m benchmarks.boards` counts the
+instructions of models with them.
+"""

@@ -144,6 +144,8 @@ def test_the_documents_of_the_http_page_are_those_of_the_service(service: Deploy
         "request",
         "builds",
         "index",
+        "priority",
+        "deadline",
     }
 
 
