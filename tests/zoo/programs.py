@@ -16,6 +16,7 @@ import numpy as np
 from tests.support.models.known import cache
 from tests.zoo.case import Case, Exporter, Feed, key_of
 from tests.zoo.exporting import ROOT, Export, ExportError
+from tests.zoo.vision import BATCHES
 
 if TYPE_CHECKING:
     from torch import nn
@@ -76,12 +77,14 @@ def cases(exported: Iterable[Case]) -> Iterator[Case]:
 
 
 _LEAST, _LEAST_BY_NAME = 64, {"vit_interpolated": 72}
+_SIDED = ("timm_byobnet", "timm_edgenext", "timm_resnetv2", "tv_squeezenet")
+"""torch.export finds guards on the sides of their images: those are fixed."""
 
 
 def _enlarge(case: Case) -> Case:
-    """The case with images of at least 64 pixels and no empty axes: torch.export takes axes of 0
-    and 1 for constants, as feature maps of 32 pixels become. Where images are of the size of
-    the model's positions, a program that interpolates them refuses them.
+    """The case with images of at least 64 pixels, or of one size, and no empty axes: torch.export
+    takes axes of 0 and 1 for constants, as feature maps of 32 pixels become. Where images are of
+    the size of the model's positions, a program that interpolates them refuses them.
     """
     least = _LEAST_BY_NAME.get(case.name, _LEAST)
     sides = [name for name in ("height", "width") if case.dims.get(name, "").startswith("32:")]
@@ -92,6 +95,8 @@ def _enlarge(case: Case) -> Case:
         {name: max(size, least if name in sides else 1) for name, size in point.items()}
         for point in case.points
     )
+    if case.name in _SIDED:
+        return dataclasses.replace(case, dims={"batch": "1:8"}, points=BATCHES)
     return dataclasses.replace(case, dims={**case.dims, **dims}, points=points)
 
 

@@ -6,6 +6,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def write(case: Case, folder: Path) -> None:
     assert isinstance(case.export, Saved)
     import_hubs()
     torch.manual_seed(0)
-    program = case.export.source.make()
+    program = _within(case, case.export.source.make())
     program.module.eval()
     feeds = [feed_of(case, program, point, seed) for seed, point in enumerate(case.points)]
     with torch.no_grad():
@@ -36,6 +37,15 @@ def write(case: Case, folder: Path) -> None:
         _write_points(folder / "feeds.npz", feeds)
         save = _save_by_name if case.exporter is Exporter.RELAXD else _save_by_torch
         save(case, program, folder / "model.pt2")
+
+
+def _within(case: Case, program: Program) -> Program:
+    """The program with those named axes that are dims of the case."""
+    axes = {
+        name: {axis: dim for axis, dim in named.items() if dim in case.dims}
+        for name, named in program.axes.items()
+    }
+    return replace(program, axes=axes)
 
 
 def _save_by_torch(case: Case, program: Program, path: Path) -> None:

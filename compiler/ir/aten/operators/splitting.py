@@ -47,16 +47,43 @@ def split(b: Builder, node: Node) -> list[Ref]:
 
 
 def _even(b: Builder, node: Node, axis: int, size: Extent) -> list[Ref]:
-    extent = node.value("self").shape[axis]
+    extent = b.facts.simplify(node.value("self").shape[axis])
     count = b.facts.simplify(ex.ceildiv(extent, size))
     if not isinstance(count, int):
-        node.fail(
-            "the number of parts is known only at run time",
-            reason="data_dependent",
-            hint="fix the dim that is split",
-        )
+        taken = _unpacked(node)
+        if taken is None:
+            node.fail(
+                "the number of parts is known only at run time",
+                reason="data_dependent",
+                hint="fix the dim that is split",
+            )
+        return _parts(b, node, axis, size, taken)
     last = b.facts.simplify(ex.sub(extent, ex.mul(size, count - 1)))
     return _pieces(b, node, axis, [*[size] * (count - 1), last] if count else [0])
+
+
+def _unpacked(node: Node) -> int | None:
+    """How many tensors the program takes a list apart into; None where it does something else."""
+    (output,) = node.raw.outputs()
+    # A program of torch.export names the items.
+    if items := getattr(output, "items", ()):
+        return len(items)
+    users = [use.user for use in output.uses()]
+    if not users or any(user.kind() != "prim::ListUnpack" for user in users):
+        return None
+    return len(list(users[0].outputs()))
+
+
+def _parts(b: Builder, node: Node, axis: int, size: Extent, count: int) -> list[Ref]:
+    """Parts of a size of an axis, the last one smaller, of which a run checks that there are
+    `count`.
+    """
+    extent = b.facts.simplify(node.value("self").shape[axis])
+    last = b.facts.simplify(ex.sub(extent, ex.mul(size, count - 1)))
+    message = f"the model takes an axis of {extent} in {count} parts"
+    b.require(ex.greater_equal(last, 1), message)
+    b.require(ex.less_equal(last, size), message)
+    return _pieces(b, node, axis, [*[size] * (count - 1), last])
 
 
 @op("chunk", "unsafe_chunk")
@@ -80,30 +107,7 @@ def chunk(b: Builder, node: Node) -> list[Ref]:
             reason="data_dependent",
             hint="declare the dim as a multiple of the chunks",
         )
-    return _chunks(b, node, axis, chunks, count)
-
-
-def _unpacked(node: Node) -> int | None:
-    """How many tensors the program takes a list apart into; None where it does something else."""
-    (output,) = node.raw.outputs()
-    # A program of torch.export names the items.
-    if items := getattr(output, "items", ()):
-        return len(items)
-    users = [use.user for use in output.uses()]
-    if not users or any(user.kind() != "prim::ListUnpack" for user in users):
-        return None
-    return len(list(users[0].outputs()))
-
-
-def _chunks(b: Builder, node: Node, axis: int, chunks: int, count: int) -> list[Ref]:
-    """The chunks of an axis of which a run checks that there are `count`."""
-    extent = b.facts.simplify(node.value("self").shape[axis])
-    size = b.facts.simplify(ex.ceildiv(extent, chunks))
-    last = b.facts.simplify(ex.sub(extent, ex.mul(size, count - 1)))
-    message = f"the model takes {count} of {chunks} chunks of an axis of {extent}"
-    b.require(ex.greater_equal(last, 1), message)
-    b.require(ex.less_equal(last, size), message)
-    return _pieces(b, node, axis, [size] * (count - 1) + [last])
+    return _parts(b, node, axis, b.facts.simplify(ex.ceildiv(extent, chunks)), count)
 
 
 @op("hsplit", "vsplit", "dsplit")

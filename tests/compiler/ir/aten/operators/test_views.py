@@ -99,6 +99,7 @@ def test_parts_of_an_axis_that_they_do_not_divide() -> None:
 
 
 def test_chunks_are_as_many_as_the_program_takes_apart() -> None:
+    check(lambda x: x.split(2, 0), (FLOATS, "n,4"), sizes=(3, 4))
     compiled = check(lambda x: x.chunk(3, 0), (FLOATS, "n,4"), sizes=(3, 5))
     with pytest.raises(Exception, match="mismatch"):
         compiled(x=np.zeros((4, 4), np.float32))
