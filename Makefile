@@ -46,7 +46,7 @@ units: env ## run `make test` whole as on each class of processor, one after ano
 	done
 
 emulation: env ## run libraries for 32-bit ARM, RISC-V and micro-controllers under emulators: minutes, of which most are spent once on their C libraries
-	@RELAXD_EMULATION=all $(BIN)/python -m pytest $(PARALLEL) -m '' tests/compiler/test_cross.py tests/compiler/verify/emulation/test_standalone.py tests/compiler/verify/test_board.py $(ARGS)
+	@RELAXD_EMULATION=all $(BIN)/python -m pytest $(PARALLEL) -m '' tests/compiler/test_cross.py tests/compiler/verify/emulation/test_standalone.py tests/compiler/verify/test_board.py tests/compiler/verify/test_board_integers.py tests/relaxd/packages/test_boards.py $(ARGS)
 
 fuzz: env ## compare random graphs with ONNX Runtime and float64; ARGS="--seconds 600 --seed 7 --geometry 512/32": two minutes unless asked
 	@$(BIN)/python -m tests.fuzz $(ARGS)

@@ -18,7 +18,16 @@ pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs/howto/other-languages.md"
 HERE = "tests/docs/test_other_languages.py"
-TOOLS = {"cmake": "C++", "pkg-config": "C++", "c++": "C++", "cargo": "Rust", "go": "Go", "npm": "J"}
+TOOLS = {
+    "cmake": "C++",
+    "pkg-config": "C++",
+    "c++": "C++",
+    "cargo": "Rust",
+    "go": "Go",
+    "npm": "J",
+    "mcs": "C#",
+    "mono": "C#",
+}
 
 
 def section_of(line: int) -> str:
@@ -44,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("section", ["C++", "Rust", "Go", "JavaScript and TypeScript"])
+@pytest.mark.parametrize("section", ["C++", "Rust", "Go", "C#", "JavaScript and TypeScript"])
 def test_a_program_in_each_language(folder: Path, section: str) -> None:
     for tool, language in TOOLS.items():
         if section.startswith(language) and not is_usable(tool):
