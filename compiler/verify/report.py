@@ -51,6 +51,10 @@ from compiler.verify.uncertainty import (
 from relaxd.contract.bundle.numerics import AGREED, Verdict
 from relaxd.contract.options import CompileOptions
 
+PATIENCE, CHEAPEST = 4, 2
+"""How many times longer the cheapest points may take where the reference answered at none in time:
+on a busy machine its start alone may take all of it.
+"""
 _LATE = "no perturbed reference, which tells how far roundings move it, ended in time"
 
 
@@ -101,7 +105,7 @@ def verify(
     left_out = list(trials.left_out)
     # Numbers that are drawn in the graph are others in each row.
     asked = [replace(t, repeat=None) if reference.draws else t for t in trials.chosen]
-    engine, answered, refused = _ask(reference, asked, folder, budget)
+    engine, answered, refused = ask_patiently(reference, asked, folder, budget)
     left_out += refused
     if not answered:
         first = left_out[0].reason if left_out else "there is no point to try"
@@ -151,6 +155,21 @@ def verify(
     for one in quantizations:
         _state_changes(report, one, ran, signature, options, known, folder, budget)
     return report
+
+
+def ask_patiently(
+    reference: Reference, asked: Sequence[Trial], folder: Path, budget: Budget
+) -> tuple[str, list[Trial], list[LeftOut]]:
+    """Ask the reference, and where it answers at no point in time, once more for the cheapest ones:
+    its engine, the trials that it answered, and the others with the reason.
+    """
+    engine, answered, left_out = _ask(reference, asked, folder, budget)
+    if answered or all("refused" in item.reason for item in left_out):
+        return engine, answered, left_out
+    longer = replace(budget, seconds=PATIENCE * budget.seconds)
+    engine, answered, late = _ask(reference, asked[:CHEAPEST], folder, longer)
+    again = [trial.point for trial in asked[:CHEAPEST]]
+    return engine, answered, [*late, *(item for item in left_out if item.point not in again)]
 
 
 def _ask(
