@@ -21,7 +21,7 @@ MODULE = re.compile(r"python -m ([a-z]\w*(?:\.\w+)*)")
 
 GENERATED = re.compile(
     r"(\d\d|NN)_\w+\.py|kernels/NAME\.py|model\.h|relaxd\.(toml|xml|sarif)|models\.yml"
-    r"|predict\.c|convert_llama_ggml_to_gguf\.py"
+    r"|predict\.c|relaxd_mlp(_model)?\.h"
 )
 """Files that the compiler writes, in a dump or a bundle, or that a user's repository or another
 project has, and this one does not hold.
