@@ -38,6 +38,7 @@ LANGUAGES = {
     "cmake",
     "kotlin",
     "protobuf",
+    "csharp",
 }
 NOT_RUN = {Kind.SKIP, Kind.ELSEWHERE, Kind.FROM}
 ALL = os.environ.get("RELAXD_DOCS") == "all"
