@@ -22,6 +22,7 @@ from compiler.frontend.strings import encode_samples
 from compiler.host.machine import cannot_run
 from compiler.host.runners import runner_of
 from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScript
+from compiler.ir.onnx.model.structure import structure_of
 from compiler.ir.tflite.file import is_tflite
 from compiler.isolation import output
 from compiler.isolation.level import Level
@@ -72,14 +73,16 @@ _EMULATED_VERIFY = sides.Budget(seconds=480.0)
 
 @dataclass(frozen=True)
 class Compiled:
-    """A library in the partial bundle: its manifest and signature, the notes of its kernels, and
-    the plan that it was quantized by.
+    """A library in the partial bundle: its manifest and signature, the notes of its kernels, the
+    plan that it was quantized by, and the digest of the model without its weights, empty where it
+    is no ONNX model.
     """
 
     manifest: Manifest
     signature: Signature
     kernels: list[Record]
     quantization: QuantizationPlan
+    structure: str = ""
 
 
 @dataclass(frozen=True)
@@ -217,7 +220,9 @@ def _compile(
         samples = Path(this.job.samples) if this.job.samples else None
         measurements = Measurements(this.request, original, samples, this.scratch, this.more_points)
         imported, plan = imported_from(model, this.request, this.target, measurements)
+        structure = ""
         if isinstance(model, LoadedModel):
+            structure = structure_of(model.proto)
             # The module holds its own copy of the weights.
             model.proto.Clear()
         strings = model.strings if isinstance(model, LoadedModel) else None
@@ -295,7 +300,8 @@ def _compile(
         left_out=dict(model.text.left_out),
         strings=strings.describe(signature.inputs, signature.outputs) if strings else None,
     )
-    return Compiled(maker.describe(manifest, this.partial), signature, notes, plan)
+    manifest = maker.describe(manifest, this.partial)
+    return Compiled(manifest, signature, notes, plan, structure)
 
 
 def _planned(
@@ -434,13 +440,14 @@ def _earlier_judgement(this: Build, compiled: Compiled) -> EarlierJudgement:
     """
     signature, job = compiled.signature, this.job
     plain = compiled.quantization == QuantizationPlan() and not signature.quantized
+    plain = plain and bool(compiled.structure)
     if not (plain and this.request.options.verify and job.kernels and job.fresh_kernels):
         return EarlierJudgement()
     if job.verify_again or signature.in_place or job.samples or not this.more_points:
         return EarlierJudgement()
     stored, fresh = Path(job.kernels), Path(job.fresh_kernels)
-    options = this.request.options
-    return EarlierJudgement.of(this.partial, compiled.manifest, options, stored, fresh)
+    asked = (this.request.to_json(), compiled.structure)
+    return EarlierJudgement.of(this.partial, compiled.manifest, asked, stored, fresh)
 
 
 def _choice(

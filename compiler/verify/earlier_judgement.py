@@ -16,7 +16,6 @@ from compiler.verify.inputs.inputs import Trial, Trials
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.bundle.numerics import AGREED, Verdict
 from relaxd.contract.canonical import canonical_bytes
-from relaxd.contract.options import CompileOptions
 
 RETAINED = "opt"
 """The label of the point that is compared whatever was judged before, beside the cheapest one."""
@@ -37,17 +36,23 @@ class EarlierJudgement:
 
     @classmethod
     def of(
-        cls, bundle: Path, manifest: Manifest, options: CompileOptions, stored: Path, fresh: Path
+        cls,
+        bundle: Path,
+        manifest: Manifest,
+        asked: tuple[Mapping[str, Any], str],
+        stored: Path,
+        fresh: Path,
     ) -> "EarlierJudgement":
         """That of the library in the bundle, among the objects of builds: of equal bytes, weights
-        of equal shapes, an equal interface, equal options, compilers and references.
+        of equal shapes, an equal interface, equal compilers and references, of an equal request for
+        a model of equal structure, which are `asked`.
         """
         interface = manifest.to_json()
         described = {
             "library": hashlib.sha256((bundle / manifest.library).read_bytes()).hexdigest(),
             "interface": [interface[name] for name in ("inputs", "outputs", "dims", "weights")],
             "target": manifest.target,
-            "options": options.to_json(),
+            "asked": list(asked),
             "versions": versions.versions(),
         }
         key = hashlib.sha256(b"judgement\0" + canonical_bytes(described)).hexdigest()
