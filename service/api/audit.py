@@ -88,7 +88,9 @@ def read_audit(
 
 @dataclass
 class _Window:
-    """The refusals of a tenant until a time: those with an entry, and those without since."""
+    """A tenant's requests that changed nothing until a time: those with an entry, and those
+    without since.
+    """
 
     until: float = 0.0
     written: int = 0
@@ -114,14 +116,14 @@ class Auditor:
         state: MutableMapping[str, Any],
         parameters: MutableMapping[str, Any],
     ) -> None:
-        """A request that changes something was answered with that status. One that was refused
-        has no entry where many were: the next that has one tells their number.
+        """A request that changes something was answered with that status. One that changed nothing
+        has no entry where many did so: the next that has one tells their number.
         """
         if action == "upload" and status in (202, 204):  # a part, not yet a blob
             return
         outcome = "done" if status < 400 else "refused" if status < 500 else "failed"
         detail: dict[str, object] = {"status": status, "method": principal.method.value}
-        if outcome == "refused":
+        if outcome != "done":
             left_out = self._count_refusal(principal.tenant)
             if left_out is None:
                 return
@@ -137,7 +139,7 @@ class Auditor:
         )
 
     def _count_refusal(self, tenant: str) -> int | None:
-        """None where the tenant has had its entries; else how many refusals had none before."""
+        """None where the tenant has had its entries; else how many requests had none before."""
         with self._lock:
             window = self._windows.setdefault(tenant, _Window())
             if time.monotonic() >= window.until:

@@ -26,10 +26,10 @@ from relaxd.contract.states import Stage, State
 from relaxd.errors import RelaxdError
 from service.core import Core
 from service.domain import Artifact, Claim, Kind, Outcome
-from service.errors import DatabaseUnavailable, StaleClaim
+from service.errors import DatabaseUnavailable, QuotaExceeded, StaleClaim
 from service.identity import bundles_of
 from service.usecases.builds import ending, results
-from service.usecases.store import attesting, holdings
+from service.usecases.store import attesting, holdings, reserving
 from service.usecases.tenants import usage
 from service.workers.build_trace import BuildTrace
 from service.workers.heartbeat import Pulse, Stop
@@ -105,6 +105,9 @@ class Runner:
             raise
         except CompileError as error:
             return self._failed(claim, pulse, error.failure)
+        except QuotaExceeded as error:
+            failure = replace(_failure_of(error), retryable=False)
+            return self._failed(claim, pulse, failure)
         except StoreFull as error:
             return self._postponed(claim, pulse, error)
         except DatabaseUnavailable as error:
@@ -170,6 +173,8 @@ class Runner:
         return "released"
 
     def _work(self, claim: Claim, pulse: Pulse, patience: Patience) -> Outcome:
+        if claim.kind is not Kind.INSPECT:
+            reserving.require_room(self._core, claim.tenant)
         with self._workshop.bench() as bench:
             model = self._fetch_model(claim, bench / "model", patience)
             if claim.kind is Kind.INSPECT:

@@ -97,6 +97,19 @@ class Reservation:
         self.size = tx.connection.execute(counted).scalar_one_or_none() or 0
         self._grow(tx, self.size + amount, ahead=0)
 
+    def room(self, tx: Transaction) -> int | None:
+        """Bytes that the tenant may have under this reservation, None for any number; others that
+        reserve wait from here on.
+        """
+        limits = select(tenants.c.stored_limit, tenants.c.stored_bytes)
+        mine = limits.where(tenants.c.name == self.tenant).with_for_update()
+        row = tx.connection.execute(mine).one_or_none()
+        if row is None or row.stored_limit is None:
+            return None
+        living = _living(tx, self.tenant).where(~self._is_mine).subquery()
+        others = tx.connection.execute(select(func.sum(living.c.size))).scalar_one()
+        return int(row.stored_limit - row.stored_bytes - (others or 0))
+
     @cached_property
     def _is_counted(self) -> bool:
         if self.is_upload:
@@ -112,7 +125,7 @@ class Reservation:
     def _grow(self, tx: Transaction, size: int, *, ahead: int) -> int:
         """Write the reservation; the bytes that it counts from now on."""
         size = max(size, self.size)
-        room = self._room(tx)
+        room = self.room(tx)
         if room is not None and size > room:
             raise QuotaExceeded(self.tenant)
         # A part of what is left only: others upload at the same time.
@@ -125,19 +138,6 @@ class Reservation:
             tx.connection.execute(insert(reservations).values(row))
         return size
 
-    def _room(self, tx: Transaction) -> int | None:
-        """Bytes that the tenant may have under this reservation, None for any number; others that
-        reserve wait from here on.
-        """
-        limits = select(tenants.c.stored_limit, tenants.c.stored_bytes)
-        mine = limits.where(tenants.c.name == self.tenant).with_for_update()
-        row = tx.connection.execute(mine).one_or_none()
-        if row is None or row.stored_limit is None:
-            return None
-        living = _living(tx, self.tenant).where(~self._is_mine).subquery()
-        others = tx.connection.execute(select(func.sum(living.c.size))).scalar_one()
-        return int(row.stored_limit - row.stored_bytes - (others or 0))
-
 
 def charge_job(core: Core, tenant: str, size: int) -> None:
     """Count what a job takes in the database for as long as jobs are kept; raises QuotaExceeded.
@@ -148,6 +148,14 @@ def charge_job(core: Core, tenant: str, size: int) -> None:
         name = digest_of(f"jobs of {tenant} on {tx.now // DAY_S:.0f}".encode())
         day = Reservation(core, tenant, hex_of(name)[:40], kept_s=kept_s)
         day.count_more(tx, size)
+
+
+def require_room(core: Core, tenant: str) -> None:
+    """Raise QuotaExceeded where the tenant has as much stored and under way as it may."""
+    with core.writing() as tx:
+        room = Reservation(core, tenant).room(tx)
+    if room is not None and room <= 0:
+        raise QuotaExceeded(tenant)
 
 
 def _living(tx: Transaction, tenant: str) -> Select[int]:

@@ -1,5 +1,6 @@
 """Limits of a tenant, and the log of what it changed."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.api.audit import MOST_REFUSALS
 from service.api.errors import TooManyRequests
 from service.api.rates import Rates
 from service.identity import Limits
@@ -134,6 +136,20 @@ class TestAudit:
         assert len(page) == 1
         before = guarded.live.http.get(f"/v1/audit?before={page[0]['id']}").json()["entries"]
         assert all(entry["id"] < page[0]["id"] for entry in before)
+
+    @pytest.mark.parametrize("quota", [None, 1])
+    def test_of_many_requests_that_changed_nothing_few_have_entries(
+        self, guarded: House, quota: int | None
+    ) -> None:
+        name = "full" if quota else "persistent"
+        client = tenant(guarded, name, stored_bytes=quota)
+        url = f"/v2/{name}/x/blobs/uploads/?digest=sha256:" + "1" * 64
+        for _ in range(MOST_REFUSALS + 5):
+            status = client.post(url, content=b"not of that digest").status_code
+            assert status == (507 if quota else 400)
+        entries = client.get("/v1/audit").json()["entries"]
+        outcomes = Counter(entry["outcome"] for entry in entries)
+        assert outcomes == {"failed" if quota else "refused": MOST_REFUSALS}
 
     def test_refused_sign_ins_are_counted_and_not_listed_one_by_one(self, tmp_path) -> None:
         with house(tmp_path) as fresh:

@@ -223,6 +223,6 @@ def test_a_token_that_was_revoked_is_told_of(chromium: Browser, scene: Scene) ->
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1, name=JOBS)).to_be_visible()
         scene.api.http.delete(f"/v1/tokens/{created.json()['id']}?tenant=a")
-        # The page's next request of its own, which may come before or after this reload, is refused.
+        # A request of the page is refused, be it its own or one of this reload.
         page.reload()
         expect(page.get_by_role("status")).to_contain_text("it has expired or was revoked")

@@ -13,9 +13,10 @@ from relaxd.contract.bundle.manifest import DUMP_START
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage, State
 from service.domain import EventType
-from service.identity import DEFAULT
+from service.identity import DEFAULT, Limits
 from service.usecases.builds import claiming, ending, explaining, results, sweeping
 from service.usecases.store import holdings
+from service.usecases.store.reserving import Reservation
 from service.usecases.tenants import tenants
 from tests.service.fakes import mismatch
 from tests.support.bundles import fetch
@@ -127,6 +128,21 @@ def test_a_failure_of_the_machine_is_tried_again_up_to_the_cap(
     answer(build.id)
     assert (now(jobs, build).state, now(jobs, build).attempts) == (State.FAILED, 2)
     assert now(jobs, build).error.retryable
+
+
+def test_a_build_begins_only_where_its_tenant_may_store_more(core, jobs, model, answer):
+    tenants.change(core, DEFAULT, limits=Limits(stored_bytes=1 << 20))
+    first, second = (submit_job(jobs, model, options=options) for options in ({}, {"dump": True}))
+    under_way = Reservation(core, DEFAULT)
+    with core.writing() as tx:
+        room = under_way.room(tx)
+    under_way.cover(room, is_all=True)
+    answer(first.id)
+    under_way.end()
+    answer(second.id)
+    failed, done = now(jobs, first), now(jobs, second)
+    assert (failed.state, failed.error.code, failed.attempts) == (State.FAILED, "tenant.quota", 1)
+    assert done.state is State.SUCCEEDED
 
 
 def test_a_failed_target_does_not_hide_the_others(jobs, model, answer, compiler):
