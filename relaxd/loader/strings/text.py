@@ -1,6 +1,5 @@
 """Steps on the characters of strings: normalization, splitting, joining, matching."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -85,7 +84,7 @@ def _splitter(attributes: Mapping[str, Any]) -> Callable[[str], list[str]]:
     return (lambda text: list(_parts(text, separators))) if separators else list
 
 
-def _parts(text: str, separators: list[re.Pattern[str]]) -> Iterator[str]:
+def _parts(text: str, separators: list[Any]) -> Iterator[str]:
     """The parts of the text between matches of any separator, the first one first."""
     parts = [text]
     for separator in separators:
@@ -93,7 +92,7 @@ def _parts(text: str, separators: list[re.Pattern[str]]) -> Iterator[str]:
     return (part for part in parts if part)
 
 
-def _split(text: str, separator: re.Pattern[str]) -> Iterator[str]:
+def _split(text: str, separator: Any) -> Iterator[str]:
     start = 0
     for match in separator.finditer(text):
         if match[0]:

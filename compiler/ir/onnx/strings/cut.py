@@ -26,6 +26,7 @@ from compiler.ir.strings import StringPart
 from relaxd.contract.bundle.strings import Step, Steps
 from relaxd.contract.dims.tensors import TEXT, TensorSpec
 from relaxd.contract.request import CompileRequest
+from relaxd.loader.strings import encoding, patterns
 
 _ELEMENT_TYPES = {name: number for number, name in DTYPES.items()}
 _EXAMPLES, _MOST_ELEMENTS = 64, 1 << 20
@@ -372,8 +373,16 @@ def _part_of(cut: _Cut, result: onnx.ModelProto) -> StringPart:
 
 
 def _packages(cut: _Cut) -> tuple[str, ...]:
-    encodes = any(step.op == "encode" for step in cut.before)
-    return ("tokenizers",) if encodes else ()
+    """List the packages that the steps import beside numpy, by their names on PyPI."""
+    used = {
+        encoding.PACKAGE: any(step.op == "encode" for step in cut.before),
+        patterns.PACKAGE: any(_has_pattern(step) for step in (*cut.before, *cut.after)),
+    }
+    return tuple(package for package, is_used in used.items() if is_used)
+
+
+def _has_pattern(step: Step) -> bool:
+    return "pattern" in step.attributes or bool(step.attributes.get("separators"))
 
 
 def _positions(count: int, axes: tuple[object, ...], *, strict: bool) -> np.ndarray:

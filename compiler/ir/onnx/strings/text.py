@@ -53,7 +53,7 @@ def _tokenizer(node: StringNode) -> Converted:
 
 
 def _checked(node: StringNode, pattern: str, *, longest: bool = False) -> str:
-    """A pattern that has a translation."""
+    """A pattern that RE2 can read."""
     try:
         compile_pattern(pattern, longest=longest)
     except ValueError as error:

@@ -123,7 +123,7 @@ def test_byte_pairs_are_filled_up() -> None:
         ("map", {"keys": ["a"], "values": ["x"], "default": 0, "dtype": "int64"}),
         ("map", {"keys": ["a"], "values": [1], "default": 0, "dtype": "object"}),
         ("normalize", {"case": "TITLE", "case_sensitive": True, "stop_words": []}),
-        ("tokenize", {"pattern": "a|ab", "shortest": 1, "mark": False, "pad": ""}),
+        ("tokenize", {"pattern": "(?=a)", "shortest": 1, "mark": False, "pad": ""}),
         ("ngrams", {"grams": [["a"]], "positions": [3], "size": 1, "mode": "TF"}),
         ("wordpiece", {**WORDPIECE, "vocabulary": ["a"]}),
         ("encode", {"tokenizer": {}, "outputs": ["ids"]}),
@@ -151,10 +151,16 @@ def test_a_step_that_fails_is_a_matter_of_the_input() -> None:
         (r"[^]a]+", "x]ya", ["x", "y"]),
         ("t$", "t\nt", ["t"]),
         (r"\.", "a.b", ["."]),
+        (r"ab|abc|b+", "abcbb", ["abc", "bb"]),
+        (r"(?i)é[[:alpha:]]", "Éa", ["Éa"]),
     ],
 )
 def test_patterns(pattern: str, text: str, matches: list[str]) -> None:
     assert compile_pattern(pattern, longest=True).findall(text) == matches
+
+
+def test_a_pattern_takes_linear_time() -> None:
+    assert compile_pattern("(a|a)*(a|aa)*b").fullmatch("a" * 10_000) is None
 
 
 def test_cases_keep_the_number_of_characters() -> None:
