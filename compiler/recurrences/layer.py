@@ -12,7 +12,7 @@ from tvm import tirx
 
 from compiler.recurrences.cells import Cell
 from compiler.targets.architecture import IntegerDot
-from compiler.tir.exprs import to_int64
+from compiler.tir.exprs import const, require_int, to_int64
 
 LANES = 8
 """Units of a block: a vector on AVX2, and a whole part of one on AVX-512. The layout of the weights
@@ -83,6 +83,31 @@ class Integers:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """Weights of `bits` bits, dequantized as they are multiplied by the state in float32: each
+    column has a scale for every `block` units of the state, all of them where it is None.
+
+    zeros: weights have zero points, as many as scales; else those are 0, and 8 for 4 bits.
+    """
+
+    bits: int
+    block: int | None = None
+    zeros: bool = False
+
+    @property
+    def each(self) -> int:
+        """Weights of a byte: those of neighbouring units of the state, the first in its lower
+        half.
+        """
+        return 8 // self.bits
+
+    def sizes(self, hidden: int) -> list[int]:
+        """Units of the state in each block."""
+        block = self.block or max(hidden, 1)
+        return [min(block, hidden - start) for start in range(0, hidden, block)]
+
+
+@dataclass(frozen=True)
 class Recurrence:
     """A program of (x, weights, [scales], [totals], [zeros], [extra], [peepholes], h, [c],
     [lengths]) to (every, last, [memory]); G gates, K blocks of LANES units.
@@ -94,6 +119,9 @@ class Recurrence:
     With `integers`, weights are int8, with an instruction of groups of g units those of [K/P,
     H/g, G, P*LANES, g] as one axis, P blocks a panel; scales [K*G*LANES] float32; totals, of the
     weights' columns, and zeros, zero points, of the same shape int32.
+
+    With `stored`, weights are int8 [K, G, H, LANES], those of 4 bits uint8 [K, G, H/2, LANES];
+    scales and zeros [blocks of the state, K*G*LANES], float32 and int8.
     """
 
     cell: Cell
@@ -105,6 +133,7 @@ class Recurrence:
     steps: Any = field(default_factory=lambda: tirx.Var("steps", "int64"))
     batch: Any = field(default_factory=lambda: tirx.Var("batch", "int64"))
     integers: Integers | None = None
+    stored: Stored | None = None
 
     @property
     def two_states(self) -> bool:
@@ -156,7 +185,8 @@ class Recurrence:
     def cached(self) -> bool:
         """True if the weights stay in the cache, as they are taken to where units are not known."""
         hidden = self.hidden.value if self.fixed else 1
-        return (1 if self.integers else 4) * self.cell.gates * hidden * hidden <= CACHED
+        bits = 8 if self.integers else self.stored.bits if self.stored else 32
+        return self.cell.gates * hidden * hidden * bits // 8 <= CACHED
 
     @property
     def share(self) -> Any:
@@ -211,13 +241,18 @@ def buffers_of(layer: Recurrence) -> Buffers:
     gates, units = layer.cell.gates, layer.width
     # Weights are padded to whole blocks, states are not: they are inputs and results of the model.
     state, kinds = [layer.batch, layer.hidden], 1 + layer.two_states
-    integers, columns = layer.integers, units * gates
+    integers, columns, quantized = layer.integers, units * gates, layer.integers or layer.stored
+    grid = [columns]
+    if layer.stored:
+        grid = [const(len(layer.stored.sizes(require_int(layer.hidden)))), columns]
     return Buffers(
         x=_buffer("x", [layer.steps, layer.batch, columns]),
         weights=_weights(layer),
-        scales=_buffer("scales", [columns]) if integers else None,
+        scales=_buffer("scales", grid) if quantized else None,
         totals=_buffer("totals", [columns], "int32") if integers and integers.takes_bytes else None,
-        zeros=_buffer("zeros", [columns], "int32") if integers and integers.zeros else None,
+        zeros=_buffer("zeros", grid, "int32" if integers else "int8")
+        if quantized and quantized.zeros
+        else None,
         extra=_buffer("extra", [units]) if layer.cell.resets_sum else None,
         peepholes=_buffer("peepholes", [3, units]) if layer.peepholes else None,
         states=tuple(_buffer(name, state) for name in ("h", "c")[:kinds]),
@@ -229,6 +264,10 @@ def buffers_of(layer: Recurrence) -> Buffers:
 
 def _weights(layer: Recurrence) -> Any:
     gates, integers = layer.cell.gates, layer.integers
+    if layer.stored:
+        rows = -(-require_int(layer.hidden) // layer.stored.each)
+        dtype = "int8" if layer.stored.bits == 8 else "uint8"
+        return _buffer("weights", [layer.blocks, gates, rows, LANES], dtype)
     if integers is None:
         return _buffer("weights", [layer.blocks, gates, layer.hidden, LANES])
     if integers.dot is None:

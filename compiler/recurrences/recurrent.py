@@ -21,7 +21,8 @@ from compiler.recurrences.description import ATTRIBUTE, describe
 from compiler.recurrences.gates import Phase, phases_of
 from compiler.recurrences.integers import alloc_quantized, emit_integer_tile, emit_quantized
 from compiler.recurrences.layer import LANES, Buffers, Recurrence, buffers_of
-from compiler.recurrences.units import Task, Units, accumulator_order
+from compiler.recurrences.stored import emit_stored_tile
+from compiler.recurrences.units import Task, Units, accumulators
 from compiler.tir.building import (
     alloc,
     let,
@@ -32,7 +33,6 @@ from compiler.tir.building import (
     statements,
     store,
     strips,
-    vectorize,
     when,
 )
 from compiler.tir.exprs import Expr, as_int, const, either, load
@@ -214,25 +214,19 @@ def _emit_tile(
         emit_integer_tile(task, tile, gates)
         return
     rows = [units for (units,) in tile]
+    if task.layer.stored:
+        emit_stored_tile(task, rows, gates, phase.left)
+        return
     acc = alloc([len(rows) * len(gates) * LANES], "float32", "acc")
-    for units, gate, v, offset in _accumulators(rows, gates):
+    for units, gate, v, offset in accumulators(rows, gates):
         store(acc, units.start(gate, v), offset)
     # Weights of a gate are contiguous over k, so the hardware prefetches them.
     with serial(task.layer.hidden, "k") as k:
-        for units, gate, v, offset in _accumulators(rows, gates):
+        for units, gate, v, offset in accumulators(rows, gates):
             left = load(phase.left, [units.row * task.layer.width + k])
             store(acc, load(acc, [offset]) + left * units.weight(gate, k, v), offset)
-    for units, gate, v, offset in _accumulators(rows, gates):
+    for units, gate, v, offset in accumulators(rows, gates):
         store(task.accumulators, load(acc, [offset]), units.sum_index(gate, v))
-
-
-def _accumulators(
-    tile: list[Units], gates: Sequence[int]
-) -> Iterator[tuple[Units, int, Expr, Expr]]:
-    """(units, gate, lane, place) of every accumulator of a tile, a vector at a time."""
-    for r, g in accumulator_order(len(tile), len(gates)):
-        with vectorize(LANES) as v:
-            yield tile[r], gates[g], v, (r * len(gates) + g) * LANES + v
 
 
 def _emit_advance(task: Task, step: Expr) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
 
 from compiler.recurrences.layer import LANES, Buffers, Recurrence
+from compiler.tir.building import vectorize
 from compiler.tir.exprs import Expr, load
 
 
@@ -113,3 +114,12 @@ def accumulator_order(rows: int, gates: int) -> Sequence[tuple[int, int]]:
     """
     pairs = [(r, g) for r in range(rows) for g in range(gates)]
     return sorted(pairs, key=lambda pair: pair[::-1]) if rows <= gates else pairs
+
+
+def accumulators(
+    rows: Sequence[Units], gates: Sequence[int]
+) -> Iterator[tuple[Units, int, Expr, Expr]]:
+    """(units, gate, lane, place) of every accumulator of a tile, a vector at a time."""
+    for r, g in accumulator_order(len(rows), len(gates)):
+        with vectorize(LANES) as v:
+            yield rows[r], gates[g], v, (r * len(gates) + g) * LANES + v

@@ -1,7 +1,9 @@
 """ONNX operators on quantized tensors, also those that ONNX Runtime keeps in its own domain."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from compiler.ir.formats import WIDTHS
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.onnx.model.dtypes import CARRIED, DTYPES
@@ -11,8 +13,9 @@ from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.window import window_of
 from compiler.ir.ops.nn import conv
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.ops.quantized import integer
+from compiler.ir.ops.quantized import integer, small_types
 from compiler.ir.ops.quantized import quantize as qt
+from compiler.ir.ops.quantized.dequantized import BYTES, Dequantized
 from compiler.ir.ops.quantized.quantize import Grid
 
 MICROSOFT = "com.microsoft"
@@ -55,7 +58,14 @@ def quantize_linear(b: Builder, node: Node) -> Value:
 @op("DequantizeLinear", since=10)
 def dequantize_linear(b: Builder, node: Node) -> Value:
     """Integers to reals, the inverse of QuantizeLinear."""
-    return qt.dequantize(b, node.value(0), _grid(node), dtype_attr(node, "output_dtype"))
+    x, grid = node.value(0), _grid(node)
+    result = qt.dequantize(b, x, grid, dtype_attr(node, "output_dtype"))
+    has_bytes = x.dtype in BYTES or WIDTHS.get(x.dtype) == 4
+    if has_bytes and result.dtype == grid.scale.dtype == "float32":
+        integers = small_types.widen(b, x)
+        zero = None if grid.zero is None else small_types.widen(b, grid.zero)
+        b.dequantized[result] = Dequantized(integers, replace(grid, zero=zero))
+    return result
 
 
 op("QuantizeLinear", domain=MICROSOFT)(quantize_linear)

@@ -9,9 +9,9 @@ from compiler.ir.graph.values import Value
 from compiler.ir.onnx.indices import limit_values
 from compiler.ir.onnx.node import Node
 from compiler.ir.onnx.registry import op
-from compiler.ir.ops.nn.recurrent import Direction, run
+from compiler.ir.ops.nn.recurrent import Direction, Quantized, run
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.ops.quantized.recurrent import QuantizedWeights
+from compiler.ir.ops.quantized.recurrent import DequantizedWeights, QuantizedWeights
 from compiler.ir.ops.shape import indexing, layout
 from compiler.recurrences.cells import Cell, activation
 
@@ -109,12 +109,17 @@ def _direction(
         value = layout.transpose(b, value, [1, 0, 2]) if state and batch_first else value
         return indexing.item(b, value, 0, index)
 
-    w: Value | QuantizedWeights | None
-    r: Value | QuantizedWeights | None
+    def weights(position: int) -> Value | DequantizedWeights | None:
+        value = node.optional(position)
+        known = None if value is None else DequantizedWeights.of(b.dequantized.get(value), index)
+        return known or part(position)
+
+    w: Value | Quantized | None
+    r: Value | Quantized | None
     if quantized:
         w, r = (one.of_direction(b, index) for one in quantized)
     else:
-        w, r = part(1), part(2)
+        w, r = weights(1), weights(2)
     if w is None or r is None:
         node.fail("W and R are required", reason="input")
     return Direction(cell, w, r, part(3), part(7), part(5, True), part(6, True), backward)

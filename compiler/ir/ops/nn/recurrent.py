@@ -22,7 +22,7 @@ from compiler.ir.ops.shape import indexing, layout
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 from compiler.recurrences.cells import Cell
-from compiler.recurrences.layer import LANES, Integers, Recurrence
+from compiler.recurrences.layer import LANES, Integers, Recurrence, Stored
 from compiler.recurrences.recurrent import emit_recurrence
 
 
@@ -33,16 +33,15 @@ class Quantized(Protocol):
     def shape(self) -> tuple[Extent, ...]:
         """[G*H, C]."""
 
-    @property
-    def has_zeros(self) -> bool:
-        """True if a zero point is not 0."""
+    def form(self, ended: bool) -> Integers | Stored:
+        """The program's form of r; ended: see `run`."""
 
     def project(self, b: Builder, blocks: Blocks, x: Value, lengths: Value | None) -> Value:
         """The input's part of the sums, x [S, B, I] times w, without biases."""
 
-    def arguments(self, b: Builder, blocks: Blocks) -> list[Value]:
-        """The program's inputs for r: int8 weights, the scales of their columns, and their zero
-        points where they have any.
+    def arguments(self, b: Builder, blocks: Blocks) -> list[tuple[Value, Sequence[Extent]]]:
+        """The program's inputs for r, each with its shape: weights, the scales of their columns,
+        and their zero points where they have any.
         """
 
 
@@ -51,8 +50,8 @@ class Direction:
     """One direction of a layer: its cell, w [G*H, I], r [G*H, H], bias [2*G*H] or None, peepholes
     [3*H] or None, states [B, H].
 
-    Where w and r are quantized, inputs and states are, too, as they are multiplied: to uint8, by
-    the range of all inputs, and that of the states of all rows at each step.
+    w and r that are quantized say themselves what becomes of the inputs and states that they
+    multiply.
     """
 
     cell: Cell
@@ -158,7 +157,7 @@ def run(
             d.peepholes is not None,
             lengths is not None,
             **clock,
-            integers=None if isinstance(d.r, Value) else Integers(d.r.has_zeros, ended),
+            **_forms(d, ended),
         )
         for d in directions
     ]
@@ -172,6 +171,14 @@ def run(
     )
     values = iter(b.emit_tuple(call))
     return [(next(values), next(values), next(values) if kinds == 2 else None) for _ in layers]
+
+
+def _forms(d: Direction, ended: bool) -> dict[str, Any]:
+    """The part of a program's description that says how r is stored."""
+    if isinstance(d.r, Value):
+        return {}
+    form = d.r.form(ended)
+    return {"integers" if isinstance(form, Integers) else "stored": form}
 
 
 def _inputs(
@@ -190,8 +197,7 @@ def _inputs(
     if isinstance(d.r, Value):
         inputs.append((blocks.pack(ew.cast(b, d.r, "float32")), weights))
     else:
-        packed, *columns = d.r.arguments(b, blocks)
-        inputs += [(packed, weights), *((value, [rows]) for value in columns)]
+        inputs += d.r.arguments(b, blocks)
     if cell.resets_sum:
         inputs.append((extra, [blocks.units]))
     if d.peepholes is not None:

@@ -17,9 +17,9 @@ from compiler.ir.ops.quantized.quantize import Grid, rescale
 
 LEAST = 1 << 12
 """Smaller weights are not worth a kernel of their own."""
-_MULTIPLE = 32
+_MULTIPLE = 8
 """The number of weights in a block is a multiple of it where one block holds a whole row."""
-_BYTES = ("int8", "uint8")
+BYTES = ("int8", "uint8")
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +50,7 @@ def _transpose(value: Known) -> Known:
 def cast(b: Builder, x: Value, dtype: str) -> Value:
     """X in another dtype; a matmul finds the bytes of a constant matrix again."""
     result = convert(b, x, dtype)
-    if isinstance(x, Known) and x.dtype in _BYTES and dtype == "float32" and x.data.ndim == 2:
+    if isinstance(x, Known) and x.dtype in BYTES and dtype == "float32" and x.data.ndim == 2:
         b.dequantized[result] = Dequantized(x, Grid(Known.of(np.ones((), np.float32))))
     return result
 
@@ -63,7 +63,7 @@ def matmul(b: Builder, x: Value, weight: Value) -> Value | None:
     if right is None or len(weight.shape) != 2 or x.dtype != "float32":
         return None
     left = _bytes_of(b, x)
-    if left is not None and right.integers.dtype in _BYTES and _is_per_channel(right.grid, 1):
+    if left is not None and right.integers.dtype in BYTES and _is_per_channel(right.grid, 1):
         total = integer.matmul(b, left.integers, right.integers, left.grid.zero, right.grid.zero)
         return rescale(b, total, left.grid.scale, 0, right.grid.scale, len(total.shape) - 1)
     table = _blocks(right.integers, right.grid)
@@ -75,7 +75,7 @@ def conv(b: Builder, x: Value, weight: Value, window: Window, groups: int) -> Va
     are not.
     """
     left, right = _bytes_of(b, x), b.dequantized.get(weight)
-    if left is None or right is None or right.integers.dtype not in _BYTES:
+    if left is None or right is None or right.integers.dtype not in BYTES:
         return None
     if not _is_per_channel(right.grid, 0):
         return None
@@ -87,7 +87,7 @@ def conv(b: Builder, x: Value, weight: Value, window: Window, groups: int) -> Va
 def _bytes_of(b: Builder, x: Value) -> Dequantized | None:
     """The bytes that x was dequantized from by one scale."""
     result: Dequantized | None = b.dequantized.get(x)
-    if result is None or result.integers.dtype not in _BYTES or result.grid.scale.shape:
+    if result is None or result.integers.dtype not in BYTES or result.grid.scale.shape:
         return None
     return result if x.dtype == "float32" else None
 
@@ -101,7 +101,7 @@ def _blocks(integers: Value, grid: Grid) -> Blocks | None:
     """The transpose of a constant matrix [depth, columns] as blocks; None where no kernel has the
     depth's blocks, or where rows have scales.
     """
-    if not isinstance(integers, Known) or integers.dtype not in _BYTES or not grid.known:
+    if not isinstance(integers, Known) or integers.dtype not in BYTES or not grid.known:
         return None
     depth, columns = integers.shape
     if integers.data.size < LEAST or not (_is_blocked(grid) or _is_per_channel(grid, 1)):
