@@ -27,6 +27,7 @@ class VectorUnit:
     converts_float16: whether it turns vectors of float16 into float32.
     looks_up: whether one instruction takes each lane from 16 numbers of float32, by the lowest four
     bits of a lane.
+    looks_up_eight: the same from 8 numbers, by the lowest three bits.
     bfloat16_dot: LLVM's name of the bfloat16 dot product, None without one that is faster than two
     multiply-adds.
     byte_pairs: the instructions for bytes in pairs, None without them.
@@ -43,6 +44,7 @@ class VectorUnit:
     integer_dots: tuple[IntegerDot, ...] = ()
     converts_float16: bool = False
     looks_up: bool = False
+    looks_up_eight: bool = False
     bfloat16_dot: str | None = None
     byte_pairs: BytePairUnit | None = None
 
@@ -68,6 +70,7 @@ class VectorUnit:
             ),
             converts_float16=target.arch == "aarch64" or "f16c" in target.isa,
             looks_up="avx512f" in target.isa and target.vector_bits == _PERMUTED,
+            looks_up_eight="avx2" in target.isa and target.vector_bits == _PERMUTED // 2,
             bfloat16_dot=next(
                 (
                     unit.intrinsic

@@ -29,7 +29,7 @@ class PackWords(ModulePass):
 
     Each program unpacks numbers as it reads them, in a stage of its own, so that schedules keep
     what it makes in registers or shared memory. Tables of float16, and those whose blocks are no
-    whole words, stay as they are.
+    whole words or hold codes, stay as they are.
     """
 
     name = "pack_words"
@@ -75,7 +75,11 @@ class _Rewriter(CallRewriter):
 
 
 def _has_words(table: Blocks) -> bool:
-    return table.scales is not None and table.block * table.bits % _WORD == 0
+    return (
+        table.scales is not None
+        and table.codebook is None
+        and table.block * table.bits % _WORD == 0
+    )
 
 
 def _stored(table: Blocks) -> list[np.ndarray[Any, Any]]:

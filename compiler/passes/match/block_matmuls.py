@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.ir.ops.quantized.block_matmul import KERNEL_NAMES, ROWS, Blocks
+from compiler.ir.ops.quantized.block_matmul import CODES, KERNEL_NAMES, ROWS, Blocks
 from compiler.passes.match.rewriting import CallRewriter
 from compiler.tir.exprs import as_int, op_name, require_int
 
-_MATMULS: Mapping[str, tuple[int, bool]] = {name: form for form, name in KERNEL_NAMES.items()}
+_MATMULS: Mapping[str, tuple[int, bool]] = {
+    **{name: form for form, name in KERNEL_NAMES.items()},
+    CODES: (4, False),
+}
 _ROWS: Mapping[str, int] = {name: bits for bits, name in ROWS.items()}
 
 
@@ -50,13 +53,14 @@ def read_blockwise_call(rewriter: CallRewriter, call: Any) -> BlockwiseCall | No
     if any(constant is None for constant in constants):
         return None
     numbers, *others = (constant.value.numpy() for constant in constants)
-    scales, zero = [*others, None, None][:2]
+    scales, zeros, codebook = [*others, None, None, None][:3]
+    if name == CODES:
+        zeros, codebook = None, zeros
     bits, quantized = _MATMULS.get(name, (_ROWS.get(name, 0), None))
     # The last axis is the depth of a matmul's left side, or that of rows.
     depth = (call.ty_args[0] if quantized is None else data.ty).shape.values[-1]
     if as_int(depth) is None:
         return None
     block = numbers.shape[2] * numbers.itemsize * 8 // bits
-    return BlockwiseCall(
-        data, Blocks(bits, block, require_int(depth), numbers, scales, zero), quantized
-    )
+    table = Blocks(bits, block, require_int(depth), numbers, scales, zeros, codebook)
+    return BlockwiseCall(data, table, quantized)

@@ -43,7 +43,8 @@ class Panels:
     @property
     def arrays(self) -> list[Array]:
         """The arrays that the program takes beside the left side."""
-        return [one for one in (self.numbers, self.scales, self.zeros) if one is not None]
+        every = (self.numbers, self.scales, self.zeros, self.table.codebook)
+        return [one for one in every if one is not None]
 
 
 def pack_panels(table: Blocks, width: int, signed: bool = False) -> Panels:
@@ -200,7 +201,7 @@ def _matmul(x: Any, tensors: Any, panels: Panels, columns: int, quantized: bool)
     return te.compute(
         (*x.shape[:-1], const(columns)),
         lambda *index: te.sum(x(*index[:-1], k) * _real(tensors, panels, index[-1], k), axis=[k]),
-        name=stage_of(Form(panels.table.bits, quantized)),
+        name=stage_of(Form(panels.table.bits, quantized, panels.table.codebook is not None)),
     )
 
 
@@ -224,6 +225,8 @@ def _real(tensors: Any, panels: Panels, column: Any, k: Any) -> Any:
     byte = numbers(panel, block, inner // each, lane, inner % BYTES).astype("int32")
     if table.bits == 4:
         byte = (byte >> (inner % each // BYTES * 4).astype("int32")) & 15
+    if table.codebook is not None:
+        return others[1](byte) * scales(panel, block, lane)
     number, scale = byte.astype("float32"), scales(panel, block, lane)
     if panels.zeros is not None and panels.zeros.dtype == np.uint16:
         return number * scale + zeros[0](panel, block, lane)

@@ -1,5 +1,6 @@
 """Block-wise quantized matrices of ONNX Runtime's own domain, for matmul and gather."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,21 @@ from compiler.ir.ops.quantized.block_matmul import Blocks
 from compiler.ir.ops.shape import indexing, layout
 
 Array = np.ndarray[Any, Any]
+
+_WORD = 8
+"""Codes that kernels read at once; those of a word have one scale."""
+_FP4 = np.array([0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4], np.float32)
+_NF4 = np.array(
+    [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+     -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+     0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+     0.7229568362236023, 1.0],
+    np.float32,
+)  # fmt: skip
+_CODEBOOKS = {0: np.concatenate([_FP4, -_FP4]), 1: _NF4}
+"""By quant_type, the values of the codes: floats of 4 bits with the sign in the highest, and
+quantiles of the normal distribution (arXiv 2305.14314).
+"""
 
 
 @op("MatMulNBits", domain=MICROSOFT)
@@ -65,6 +81,45 @@ def _weights(node: Node) -> Blocks:
         )
     scales = constant(node, 2).reshape(columns, blocks).astype(np.float32)
     return Blocks(bits, block, depth, numbers, scales, zeros)
+
+
+@op("MatMulBnb4", domain=MICROSOFT)
+def matmul_codes(b: Builder, node: Node) -> Value:
+    """A times the transpose of a matrix of 4-bit codes, FP4 or NF4, of which so many one after
+    another share a scale, over the ends of its rows.
+    """
+    x, depth, columns = node.value(0), node.attr("K"), node.attr("N")
+    if not node.attr("transB", 1):
+        node.fail(
+            "weights that are not transposed are not supported",
+            reason="unsupported_form",
+            hint="write them with onnxruntime.quantization.matmul_bnb4_quantizer",
+        )
+    codebook, block = _codebook(node), node.attr("block_size")
+    # The first of two codes is in the upper half of a byte.
+    codes = parts_of(constant(node, 1).reshape(-1), 4).reshape(-1, 2)[:, ::-1].reshape(-1)
+    codes = codes[: columns * depth].reshape(columns, depth)
+    scales = constant(node, 2).reshape(-1).astype(np.float32)
+    own = math.gcd(depth, block)
+    if own % _WORD == 0:
+        # Where rows end within a block, its scale is that of several smaller ones.
+        each = np.repeat(scales, block // own)[: columns * depth // own].reshape(columns, -1)
+        packed = (codes[:, ::2] | codes[:, 1::2] << 4).reshape(columns, depth // own, -1)
+        table = Blocks(4, own, depth, packed, each, None, codebook)
+        return block_matmul.matmul(b, x, table, False)
+    spread = np.repeat(scales, block)[: columns * depth].reshape(columns, depth)
+    weight = (codebook[codes] * spread).T.astype(np.dtype(x.dtype))
+    return linear.matmul(b, x, Known(np.ascontiguousarray(weight), x.dtype))
+
+
+def _codebook(node: Node) -> Array:
+    kind = node.attr("quant_type")
+    if kind not in _CODEBOOKS:
+        node.fail(
+            f"quant_type {kind} is neither 0 (FP4) nor 1 (NF4)",
+            reason="attribute",
+        )
+    return _CODEBOOKS[kind]
 
 
 @op("GatherBlockQuantized", domain=MICROSOFT)

@@ -27,6 +27,10 @@ KERNEL_NAMES = {
 to 8 bits; of arguments x, numbers, scales unless they are float16 and, where they differ, zero
 points.
 """
+CODES = "codes_product"
+"""The name of the program of matmuls by 4-bit codes of a codebook; of arguments x, codes, scales
+and the codebook.
+"""
 ROWS = {4: "nbits_rows", 8: "bytes_rows", 16: "halves_rows"}
 """Names of the programs that read rows of a table, of arguments indices, numbers and what else the
 matmuls' have.
@@ -46,6 +50,9 @@ class Blocks:
     numbers: uint8 [columns, blocks, bytes of a block], the first number in the lowest bits; scales:
     float32 [columns, blocks]; zeros: uint8 or float32 [columns, blocks], None where each is half of
     the range. Of float16 the numbers are their bits, uint16 [columns, 1, depth], without scales.
+
+    codebook: float32 [16], the reals that 4-bit numbers stand for before their scale; None where
+    they stand for themselves.
     """
 
     bits: int
@@ -54,11 +61,12 @@ class Blocks:
     numbers: np.ndarray[Any, Any]
     scales: np.ndarray[Any, Any] | None
     zeros: np.ndarray[Any, Any] | None
+    codebook: np.ndarray[Any, Any] | None = None
 
     @property
     def tensors(self) -> list[Known]:
         """The inputs of the program beside x."""
-        arrays = (self.numbers, self.scales, self.zeros)
+        arrays = (self.numbers, self.scales, self.zeros, self.codebook)
         return [Known.of(np.ascontiguousarray(array)) for array in arrays if array is not None]
 
 
@@ -69,6 +77,9 @@ def dequantize(table: Blocks) -> np.ndarray[Any, Any]:
     shifts = np.arange(0, 8, table.bits, dtype=np.uint8)
     mask = np.uint8((1 << table.bits) - 1)
     numbers = (table.numbers[..., None] >> shifts & mask).reshape(*table.scales.shape, -1)
+    if table.codebook is not None:
+        real = table.codebook[numbers] * table.scales[..., None]
+        return np.ascontiguousarray(real.reshape(len(real), -1)[:, : table.depth])
     zeros: Any = 1 << (table.bits - 1) if table.zeros is None else table.zeros[..., None]
     apart = numbers[..., : table.block].astype(np.float32) - np.float32(zeros)
     real = apart * table.scales[..., None]
@@ -83,7 +94,7 @@ def matmul(b: Builder, x: Value, table: Blocks, quantizes: bool) -> Value:
     b.same(x.shape[-1], table.depth, f"the matrix has a depth of {table.depth}")
     wide = ew.cast(b, x, "float32")
     program = matmul_program(table, list(map(ex.prim, x.shape[:-1])))
-    name = KERNEL_NAMES[table.bits, quantizes]
+    name = CODES if table.codebook is not None else KERNEL_NAMES[table.bits, quantizes]
     # As fusion treats a matmul: what is elementwise may follow.
     result = b.te(program, wide, *table.tensors, name=name, attrs={"op_pattern": 4})
     return ew.cast(b, result, x.dtype)
@@ -130,6 +141,8 @@ def real_at(table: Blocks, tensors: tuple[te.Tensor, ...], column: Any, k: Any) 
     byte = tensors[0](column, block, tirx.floordiv(tirx.floormod(k, table.block), each))
     shift = (tirx.floormod(k, each) * table.bits).astype("int32")
     number = (byte.astype("int32") >> shift) & ((1 << table.bits) - 1)
+    if table.codebook is not None:
+        return tensors[2](number) * tensors[1](column, block)
     zero: Any = tirx.const(1 << (table.bits - 1), "float32")
     if table.zeros is not None:
         zero = tensors[2](column, block).astype("float32")

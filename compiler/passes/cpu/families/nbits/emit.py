@@ -61,8 +61,9 @@ def describe_tile(matmul: BlockMatmul, unit: VectorUnit) -> str:
     if matmul.form.bits == HALF:
         return f"{tile}, float16"
     row_form = f", rows of {'rounded floats' if instruction is None else instruction.right}"
+    kind = "4-bit codes" if matmul.form.codes else f"{matmul.form.bits} bits"
     return (
-        f"{tile}, {matmul.form.bits} bits in blocks of {matmul.block}"
+        f"{tile}, {kind} in blocks of {matmul.block}"
         f"{row_form if matmul.form.quantized_rows else ''}"
     )
 

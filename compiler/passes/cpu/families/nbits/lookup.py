@@ -18,7 +18,7 @@ from compiler.passes.cpu.families.nbits.vectors import (
     shift_number,
     unpack_words,
 )
-from compiler.tir.exprs import Expr, load
+from compiler.tir.exprs import Expr, const, load
 
 _PERMUTE = "llvm.x86.avx512.permvar.sf.512"
 
@@ -30,18 +30,24 @@ def look_up(
     each vector.
     """
     lanes, many = vectors.lanes, len(vectors.starts)
-    # If all weights have the same zero point, the table contains the difference.
-    middle = default_zero(matmul) if matmul.zeros is None else 0
     table = Registers(1, lanes, "float32", "table")
-    table[0] = prim.Ramp(tirx.const(-middle, "int32"), tirx.const(1, "int32"), lanes).astype(
-        f"float32x{lanes}"
-    )
+    table[0] = _table_of(matmul, lanes)
     for k, words, index in unpack_words(matmul, vectors, block, word_count):
         values = Registers(many, lanes, "float32", "reals")
         for v in range(many):
             numbers = shift_number(words[v], index, lanes)
             values[v] = tirx.call_llvm_pure_intrin(f"float32x{lanes}", _PERMUTE, table[0], numbers)
         yield k, values
+
+
+def _table_of(matmul: BlockMatmul, lanes: int) -> Expr:
+    """The values of all numbers: those of the codebook, else the numbers themselves."""
+    if matmul.codebook is not None:
+        return load(matmul.codebook, [prim.Ramp(const(0), const(1), lanes)])
+    # If all weights have the same zero point, the table contains the difference.
+    middle = default_zero(matmul) if matmul.zeros is None else 0
+    numbers = prim.Ramp(tirx.const(-middle, "int32"), tirx.const(1, "int32"), lanes)
+    return numbers.astype(f"float32x{lanes}")
 
 
 def accumulate_scaled(

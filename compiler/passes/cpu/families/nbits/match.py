@@ -20,12 +20,13 @@ from compiler.tir.stages import Axis, Program
 
 
 class Form(NamedTuple):
-    """bits: of a weight; quantized_rows: True if the left side is quantized to 8 bits, per
-    block.
+    """bits: of a weight; quantized_rows: True if the left side is quantized to 8 bits, per block;
+    codes: True if weights are codes of a codebook.
     """
 
     bits: int
     quantized_rows: bool
+    codes: bool = False
 
 
 _STAGES = {
@@ -34,6 +35,7 @@ _STAGES = {
     Form(4, True): "rounded_nbits_product",
     Form(8, True): "rounded_bytes_product",
     Form(HALF, False): "halves_product",
+    Form(4, False, codes=True): "codes_product",
 }
 _FORMS = {name: form for form, name in _STAGES.items()}
 BYTES = 4
@@ -68,6 +70,7 @@ class BlockMatmul:
     numbers: the packed weights, flat, of shape `packed` [panels, blocks, words, width, 4]; scales,
     zeros: flat [panels, blocks, width], the bits of float16 where they are uint16. zeros: None
     where all are half of the range; both are None where weights are float16, one in each word.
+    codebook: the 16 values of codes, None for other weights.
     """
 
     form: Form
@@ -80,6 +83,7 @@ class BlockMatmul:
     packed: tuple[int, ...]
     scales: Any
     zeros: Any
+    codebook: Any
     epilogue: Epilogue
     prelude: tuple[Stmt, ...]
 
@@ -161,6 +165,7 @@ def match_block_matmul(program: Program, unit: VectorUnit) -> BlockMatmul | Decl
         packed=tuple(map(require_int, numbers.shape)),
         scales=None if is_float16 else views[scales],
         zeros=views[zeros[0]] if zeros else None,
+        codebook=views[tables[1]] if form.codes else None,
         epilogue=anchored.epilogue.over(rows),
         prelude=tuple(anchored.flat.prelude),
     )

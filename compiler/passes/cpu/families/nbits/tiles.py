@@ -155,7 +155,10 @@ def _dequantize(matmul: BlockMatmul, vectors: Vectors) -> Iterator[tuple[Expr, R
             offsets[v] = load_offset(matmul, vectors, block, start, scales[v])
         for k, packed, number in unpack_words(matmul, vectors, block, words):
             values = Registers(many, lanes, "float32", "reals")
-            for v in range(many):
+            for v in range(many if matmul.codebook is not None else 0):
+                code = unpack_number(matmul, packed[v], number, lanes)
+                values[v] = vectors.look_up(code) * scales[v]
+            for v in range(many if matmul.codebook is None else 0):
                 integer = unpack_number(matmul, packed[v], number, lanes).astype(f"float32x{lanes}")
                 scaled = integer * scales[v]
                 values[v] = scaled + offsets[v] if matmul.has_offsets else scaled - offsets[v]

@@ -93,6 +93,22 @@ class Vectors:
             return value.astype(f"float32x{self.lanes}")
         return real_of_half(bits, self.lanes)
 
+    def look_up(self, codes: Expr) -> Expr:
+        """The values of a vector of codes, each in the lowest bits of a lane."""
+        codebook = self.matmul.codebook
+        if not self.unit.looks_up_eight:
+            return load(codebook, [codes.astype(f"int64x{self.lanes}")])
+        low, high = (
+            tirx.call_llvm_pure_intrin(
+                f"float32x{self.lanes}",
+                "llvm.x86.avx2.permps",
+                load(codebook, [prim.Ramp(const(first), const(1), self.lanes)]),
+                codes,
+            )
+            for first in (0, self.lanes)
+        )
+        return tirx.Select(codes > broadcast_int(self.lanes - 1, self.lanes), high, low)
+
     def multiply_add(self, lhs: Expr, rhs: Expr, addend: Expr) -> Expr:
         """lhs * rhs + addend, rounded once."""
         kind = f"float32x{self.lanes}"
