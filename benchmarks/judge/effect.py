@@ -66,14 +66,14 @@ def _differ(
     signature: Signature,
     folder: Path,
 ) -> bool:
-    _, answered, _ = ask_reference(reference, trials, folder, _BUDGET)
+    answered = ask_reference(reference, trials, folder, _BUDGET).trials
     ran, _ = run_library(sides.right, answered, folder, _BUDGET, NATIVE, "right")
     ran, _ = run_library(sides.faulty, ran, folder, _BUDGET, sides.runner, "faulty")
     perturbed = []
     for number in PERTURBATIONS:
         side = f"perturbed{number}"
         asked = replace(reference, perturbation=number)
-        _, answered, _ = ask_reference(asked, ran, folder, _BUDGET, side)
+        answered = ask_reference(asked, ran, folder, _BUDGET, side).trials
         perturbed.append((side, {trial.index for trial in answered}))
     for trial in ran:
         others = ["right", *(side for side, those in perturbed if trial.index in those)]

@@ -9,7 +9,7 @@ from typing import Any
 from compiler.bisection import reproducer
 from compiler.bisection.findings import sentence
 from compiler.isolation.messages import CompileJob, Event, Progress
-from compiler.isolation.step import Outcome, run_task
+from compiler.isolation.step import Outcome, TaskLimits, run_task
 from compiler.toolchain import cache
 from compiler.verify.report import Mismatch
 from relaxd.contract.failures import Failure
@@ -53,8 +53,7 @@ def locate(
             TASK,
             spec,
             Path(scratch) / "records.jsonl",
-            seconds=seconds,
-            memory_bytes=_MEMORY_BYTES,
+            TaskLimits(_MEMORY_BYTES, seconds),
             # It replaces its folder by renames, and links the parts that it tries.
             writable=(_reproducer(job).parent, cache.directory()),
         )

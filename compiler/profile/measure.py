@@ -11,7 +11,7 @@ from typing import Any
 
 from compiler.errors import ProfileError, summary
 from compiler.isolation.memory import read_peak_memory
-from compiler.isolation.step import Outcome, Record, run_task, serve
+from compiler.isolation.step import Outcome, Record, TaskLimits, run_task, serve
 from compiler.profile.kernels import operators
 from compiler.profile.machine import machine
 from compiler.profile.timing import alternating
@@ -79,12 +79,9 @@ def profile(
         "grid_seconds": grid_seconds,
     }
     # The task keeps to its budget by itself; the limit here is for a call that does not come back.
-    limits = {
-        "seconds": 2 * seconds + (2 * grid_seconds if further else 0) + 10,
-        "memory_bytes": memory_bytes,
-    }
+    limits = TaskLimits(memory_bytes, 2 * seconds + (2 * grid_seconds if further else 0) + 10)
     outcome = _run_beside_crashes(spec, folder, limits)
-    if not outcome.ended and "time budget" not in (outcome.reason or ""):
+    if not (outcome.ended or outcome.late):
         raise ProfileError(
             f"the library's process {outcome.reason}", reason="crashed", output=outcome.output
         )
@@ -106,7 +103,7 @@ def profile(
     return {"measured": True, **facts, "points": points, "left_out": not_tried}
 
 
-def _run_beside_crashes(spec: Record, folder: Path, limits: Mapping[str, Any]) -> Outcome:
+def _run_beside_crashes(spec: Record, folder: Path, limits: TaskLimits) -> Outcome:
     """Run the task, and once more without the reference at each point where its process crashed
     with it: that of ONNX Runtime does at images of one pixel, where layers of GoogLeNet are empty.
     """
@@ -114,11 +111,10 @@ def _run_beside_crashes(spec: Record, folder: Path, limits: Mapping[str, Any]) -
     while True:
         records = folder / f"profile.{len(crashed)}.jsonl"
         arguments = {**spec, "crashed": crashed}
-        outcome = run_task("compiler.profile.measure", arguments, records, **limits)
+        outcome = run_task("compiler.profile.measure", arguments, records, limits)
         asked = [record["asked"] for record in outcome.records if "asked" in record]
         timed = {record["point"]["label"] for record in outcome.records if "point" in record}
-        is_late = "time budget" in (outcome.reason or "")
-        if outcome.ended or is_late or not asked or asked[-1] in timed | crashed.keys():
+        if outcome.ended or outcome.late or not asked or asked[-1] in timed | crashed.keys():
             return outcome
         crashed[asked[-1]] = f"its process {outcome.reason}"
 

@@ -74,7 +74,7 @@ def choose(
     elements = max(_ELEMENTS.get(name, _FEW_ELEMENTS) for name in wanted)
     trials = prepare_each(signature, wanted, seed, folder, elements)
     limited = replace(budget, seconds=min(budget.seconds, 2 * _SECONDS))
-    _, answered, _ = ask_reference(reference, trials, folder, limited)
+    answered = ask_reference(reference, trials, folder, limited).trials
     outputs = {
         Distribution(t.point.label): array_file.read(t.outputs("reference")) for t in answered
     }

@@ -2,13 +2,14 @@
 numerics.json.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from compiler.errors import VerifyError
-from compiler.isolation.step import Record
+from compiler.isolation.step import HUNG, Record
 from compiler.targets import TargetStatus
 from compiler.verify.inputs.inputs import LeftOut, Signature, Trial, Trials
 from compiler.verify.judge.evidence import Evidence
@@ -30,6 +31,7 @@ from compiler.verify.quantization_changes import (
 from compiler.verify.reach import find_greatest_dims, warn_unproven, warn_unreached
 from compiler.verify.sides import (
     NATIVE,
+    Answered,
     Budget,
     Reference,
     Runner,
@@ -53,8 +55,10 @@ from relaxd.contract.options import CompileOptions
 
 PATIENCE, CHEAPEST = 4, 2
 """How many times longer the cheapest points may take where the reference answered at none in time:
-on a busy machine its start alone may take all of it.
+its start alone may take all of it, and processors that share caches compute more slowly.
 """
+_FINAL = f"refused|{HUNG}"
+"""What the reason of a point has to which a reference has no better answer with more time."""
 _LATE = "no perturbed reference, which tells how far roundings move it, ended in time"
 
 
@@ -105,8 +109,8 @@ def verify(
     left_out = list(trials.left_out)
     # Numbers that are drawn in the graph are others in each row.
     asked = [replace(t, repeat=None) if reference.draws else t for t in trials.chosen]
-    engine, answered, refused = ask_patiently(reference, asked, folder, budget)
-    left_out += refused
+    asking = ask_patiently(reference, asked, folder, budget)
+    answered, left_out = asking.trials, [*left_out, *asking.left_out]
     if not answered:
         first = left_out[0].reason if left_out else "there is no point to try"
         raise _nothing_ran(f"the reference answered at no point: {first}", left_out)
@@ -141,7 +145,7 @@ def verify(
     if not judged and signature.outputs:
         raise _nothing_ran(_LATE, left_out)
     report = {
-        **_report(engine, judged, ran, left_out, options),
+        **_report(asking.engine, judged, ran, left_out, options),
         "float64": known.float64,
         "verified_up_to": find_greatest_dims(ran),
         "warnings": [*warn_unreached(signature, ran), *warn_unproven(judged)],
@@ -159,36 +163,35 @@ def verify(
 
 def ask_patiently(
     reference: Reference, asked: Sequence[Trial], folder: Path, budget: Budget
-) -> tuple[str, list[Trial], list[LeftOut]]:
-    """Ask the reference, and where it answers at no point in time, once more for the cheapest ones:
-    its engine, the trials that it answered, and the others with the reason.
+) -> Answered:
+    """Ask the reference, and where it answers at no point in time, once more for the cheapest ones;
+    not where it refuses all, or hangs.
     """
-    engine, answered, left_out = _ask(reference, asked, folder, budget)
-    if answered or all("refused" in item.reason for item in left_out):
-        return engine, answered, left_out
+    answer = _ask(reference, asked, folder, budget)
+    if answer.trials or all(re.search(_FINAL, item.reason) for item in answer.left_out):
+        return answer
     longer = replace(budget, seconds=PATIENCE * budget.seconds)
-    engine, answered, late = _ask(reference, asked[:CHEAPEST], folder, longer)
-    again = [trial.point for trial in asked[:CHEAPEST]]
-    return engine, answered, [*late, *(item for item in left_out if item.point not in again)]
+    again = _ask(reference, asked[:CHEAPEST], folder, longer)
+    points = [trial.point for trial in asked[:CHEAPEST]]
+    others = [item for item in answer.left_out if item.point not in points]
+    return replace(again, left_out=[*again.left_out, *others])
 
 
-def _ask(
-    reference: Reference, asked: Sequence[Trial], folder: Path, budget: Budget
-) -> tuple[str, list[Trial], list[LeftOut]]:
+def _ask(reference: Reference, asked: Sequence[Trial], folder: Path, budget: Budget) -> Answered:
     """Ask the reference for rows that repeat once, and for whole batches where it refuses those: an
     index may point beyond them.
     """
-    engine, answered, left_out = ask_reference(reference, asked, folder, budget, distinct=True)
-    refused = [item.point for item in left_out if "refused" in item.reason]
+    answer = ask_reference(reference, asked, folder, budget, distinct=True)
+    refused = [item.point for item in answer.left_out if "refused" in item.reason]
     again = [replace(t, repeat=None) for t in asked if t.repeat and t.point in refused]
     if not again:
-        return engine, answered, left_out
-    other, more, refused_again = ask_reference(reference, again, folder, budget)
+        return answer
+    more = ask_reference(reference, again, folder, budget)
     order = [trial.index for trial in asked]
-    answered = sorted([*answered, *more], key=lambda trial: order.index(trial.index))
+    answered = sorted([*answer.trials, *more.trials], key=lambda t: order.index(t.index))
     points = [trial.point for trial in again]
-    others = [item for item in left_out if item.point not in points]
-    return engine or other, answered, [*others, *refused_again]
+    others = [item for item in answer.left_out if item.point not in points]
+    return Answered(answer.engine or more.engine, answered, [*others, *more.left_out])
 
 
 def _ask_all_rows(
@@ -206,10 +209,10 @@ def _ask_all_rows(
     if not doubted:
         return list(ran), []
     complete = [replace(trial, repeat=None) for trial in ran if trial.index in doubted]
-    _, answered, refused = ask_reference(reference, complete, folder, budget)
+    answer = ask_reference(reference, complete, folder, budget)
     sure = {trial.index: trial for trial in ran if trial.index not in doubted}
-    sure |= {trial.index: trial for trial in answered}
-    return [sure[trial.index] for trial in ran if trial.index in sure], refused
+    sure |= {trial.index: trial for trial in answer.trials}
+    return [sure[trial.index] for trial in ran if trial.index in sure], answer.left_out
 
 
 def _judge(
@@ -293,16 +296,17 @@ def _state_changes(
     """
     wording = quantization.wording
     side = wording.side
-    engine, answered, refused = ask_reference(quantization.original, ran, folder, budget, side)
-    if not answered:
+    answer = ask_reference(quantization.original, ran, folder, budget, side)
+    if not answer.trials:
+        reason = answer.left_out[0].reason
         raise _nothing_ran(
-            f"the model without rounding answered at no point: {refused[0].reason}", refused
+            f"the model without rounding answered at no point: {reason}", answer.left_out
         )
     errors = QuantizationErrors(signature, wording)
-    changed = changes(answered, errors, options)
-    report[wording.part] = {"reference": engine, **changed, **quantization.details}
+    changed = changes(answer.trials, errors, options)
+    report[wording.part] = {"reference": answer.engine, **changed, **quantization.details}
     check_error(report, options, wording)
-    alike = [trial for trial in answered if trial.index in known.perturbed]
+    alike = [trial for trial in answer.trials if trial.index in known.perturbed]
     if known.equals and alike:
         sides = ("reference", *known.equals)
         check_likeness(alike, errors, sides, report, options)

@@ -2,7 +2,6 @@
 at the points of its trials.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from compiler.errors import VerifyError
 from compiler.ir.graph.draws import Draw
-from compiler.isolation.step import Outcome, Record, read_records, run_task
+from compiler.isolation.step import Outcome, Record, TaskLimits, read_records, run_task
 from compiler.targets import TargetStatus
 from compiler.verify.inputs.inputs import LeftOut, Trial
 from compiler.verify.reference.onnx import ONNX
@@ -19,8 +18,8 @@ from relaxd.contract.dims.names import quote_name
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds for both sides together, shared evenly; bytes of one side's private memory, and of
-    one point's inputs.
+    """Seconds of computing, as `clock_work` counts them, for both sides together, shared evenly;
+    bytes of one side's private memory, and of one point's inputs.
     """
 
     seconds: float = 60.0
@@ -61,18 +60,30 @@ class Runner:
     """The process that runs the library: the task's module, what its spec has beside the bundle and
     the points, and the status a pass gives.
 
-    patience: after how many times its seconds it is killed, more than 1 where they are of processor
-    time. slow: it is so much slower than what the library is for that a library of which it
-    finishes no point is only compiled; else that is a failure. emulation: what the report says of
-    the emulator.
+    patience: after how many times its seconds it is killed where other processes, which it starts,
+    compute in its place; None where it computes by itself. slow: it is so much slower than what the
+    library is for that a library of which it finishes no point is only compiled; else that is a
+    failure. emulation: what the report says of the emulator.
     """
 
     module: str = "compiler.verify.run.native"
     spec: tuple[tuple[str, str], ...] = ()
     status: TargetStatus = TargetStatus.EXECUTED
-    patience: float = 1.0
+    patience: float | None = None
     slow: bool = False
     emulation: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The name of the first engine that answers at any point, the trials it answered, the others
+    with its reason, and for how many seconds all that were asked computed.
+    """
+
+    engine: str
+    trials: list[Trial]
+    left_out: list[LeftOut]
+    seconds: float = 0.0
 
 
 class Unable(Exception):
@@ -92,39 +103,38 @@ def ask_reference(
     side: str = "reference",
     *,
     distinct: bool = False,
-) -> tuple[str, list[Trial], list[LeftOut]]:
-    """The first engine that answers at any point: its name, the trials it answered, and the others
-    with its reason. `side` names the files of its outputs; distinct: rows that repeat are asked
-    once.
+) -> Answered:
+    """Ask the engines in turn until one answers. `side` names the files of its outputs; distinct:
+    rows that repeat are asked once.
     """
     first_refusal: list[LeftOut] = []
-    deadline = time.monotonic() + budget.seconds / 2
+    most = left = budget.seconds / 2
     for engine in reference.engines:
         names, answered, left_out, unasked = list[str](), list[Trial](), list[LeftOut](), trials
         while unasked:
-            seconds = max(deadline - time.monotonic(), 1.0)
+            limits = TaskLimits.of_work(max(left, 1.0), budget.memory_bytes)
             spec = {
                 "engine": engine,
                 **reference.spec,
-                "seconds": seconds,
+                "seconds": limits.seconds,
                 "points": [trial.to_spec(side, distinct=distinct) for trial in unasked],
             }
             outcome = run_task(
                 "compiler.verify.reference.onnx",
                 spec,
                 folder / f"{side}.{engine}.{len(trials) - len(unasked)}.jsonl",
-                seconds=seconds,
-                memory_bytes=budget.memory_bytes,
+                limits,
             )
+            left -= outcome.seconds
             crashed = _crashed_at(unasked, outcome)
             asked, unasked = unasked[: crashed + 1], unasked[crashed + 1 :]
             well, others = _sorted_out(asked, outcome, "refused", f"{engine} refused")
             names += [_name(outcome)] if well else []
             answered, left_out = answered + well, left_out + others
         if answered:
-            return names[0], answered, left_out
+            return Answered(names[0], answered, left_out, most - left)
         first_refusal = first_refusal or left_out
-    return "", [], first_refusal
+    return Answered("", [], first_refusal, most - left)
 
 
 def _crashed_at(trials: Sequence[Trial], outcome: Outcome) -> int:
@@ -158,14 +168,10 @@ def run_library(
     points = [trial.to_spec(side) for trial in trials]
     seconds = budget.seconds / 2
     spec = {**dict(runner.spec), "bundle": str(bundle), "seconds": seconds, "points": points}
-    limit = seconds * runner.patience
-    outcome = run_task(
-        runner.module,
-        spec,
-        folder / f"{side}.jsonl",
-        seconds=limit,
-        memory_bytes=budget.memory_bytes,
-    )
+    limits = TaskLimits.of_work(seconds, budget.memory_bytes)
+    if runner.patience is not None:
+        limits = TaskLimits(budget.memory_bytes, seconds * runner.patience)
+    outcome = run_task(runner.module, spec, folder / f"{side}.jsonl", limits)
     if unable := [record["unable"] for record in outcome.records if "unable" in record]:
         raise Unable(unable[0])
     ran, unfinished = _sorted_out(trials, outcome, "failed", "the memory budget ran out")
@@ -177,7 +183,7 @@ def run_library(
                 reason="run_failed",
                 point=point.to_json(),
             )
-    if not outcome.ended and "time budget" not in (outcome.reason or ""):
+    if not (outcome.ended or outcome.late):
         raise VerifyError(
             f"the library's process {outcome.reason}",
             reason="crashed",

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import VerifyError
-from compiler.isolation.step import Record, run_task
+from compiler.isolation.step import Record, TaskLimits, run_task
 from compiler.verify.sides import Budget
 from relaxd.contract.bundle.numerics import Verdict
 
@@ -23,8 +23,7 @@ def verify_strings(
         _MODULE,
         {"model": str(model), "request": request, "seed": seed},
         folder / "strings.jsonl",
-        seconds=budget.seconds / 2,
-        memory_bytes=budget.memory_bytes,
+        TaskLimits.of_work(budget.seconds / 2, budget.memory_bytes),
     )
     result: Record = {}
     for record in outcome.records:

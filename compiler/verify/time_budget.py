@@ -15,11 +15,13 @@ class TimeBudget:
     """A budget of seconds from now on. Predicts the next run's time by linear extrapolation in its
     effort, from the first run to the last.
 
-    clock: gives seconds, wall-clock time by default.
+    clock: gives seconds, wall-clock time by default; unit: what an objection calls them.
     """
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
+    def __init__(
+        self, seconds: float, clock: Callable[[], float] = time.perf_counter, unit: str = "s"
+    ) -> None:
+        self._clock, self._unit = clock, unit
         self._deadline = clock() + seconds
         self._first: tuple[int, float] | None = None
         self._last: tuple[int, float] | None = None
@@ -38,9 +40,8 @@ class TimeBudget:
         expected = self._expected(effort) * runs
         if 0 < self.left >= expected:
             return None
-        return (
-            f"it would take about {expected:.1f} s, of the time budget {self.left:.1f} s are left"
-        )
+        about = f"it would take about {expected:.1f} {self._unit}"
+        return f"{about}, of the time budget {self.left:.1f} s are left"
 
     def took(self, effort: int, seconds: float) -> None:
         """One run of this effort took so long."""

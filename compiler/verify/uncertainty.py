@@ -6,7 +6,6 @@ in 256 away; behind some layers nearly every number does. References that quanti
 with numbers perturbed right before they are quantized.
 """
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,7 +33,7 @@ other neighbour moves a row, and a sample moves about half of the rows that a li
 Decoders of four layers in int4 took up to 11 samples in all."""
 _PATIENCE = 3.0
 """How many times the reference's seconds all perturbed references together may take: it may have
-answered just in time, and the machine may be busier by now."""
+answered just in time."""
 _SHOWN = "shown"
 """The side of a reference that gives what indices point into."""
 _EXACT_SECONDS = 2 / 3
@@ -109,8 +108,8 @@ def show_indexed(
     if not sources:
         return known, reference
     asked = replace(reference, shown=tuple(source.value for source in sources.values()))
-    _, answered, _ = ask_reference(asked, trials, folder, budget, _SHOWN)
-    shown = frozenset(trial.index for trial in answered)
+    answer = ask_reference(asked, trials, folder, budget, _SHOWN)
+    shown = frozenset(trial.index for trial in answer.trials)
     return replace(known, sources=sources, shown=shown), asked if shown else reference
 
 
@@ -163,14 +162,14 @@ def _ask(
     for which the time was too short.
     """
     sides: dict[int, tuple[str, ...]] = {trial.index: () for trial in trials}
-    slow, deadline = set[str](), time.monotonic() + _PATIENCE * budget.seconds / 2
+    slow, left = set[str](), _PATIENCE * budget.seconds / 2
     for number, (side, each) in enumerate(asked.items()):
-        left = (deadline - time.monotonic()) / (len(asked) - number)
-        shared = replace(budget, seconds=2 * max(left, 1.0))
-        _, answered, others = ask_reference(each, trials, folder, shared, side)
-        for trial in answered:
+        shared = replace(budget, seconds=2 * max(left / (len(asked) - number), 1.0))
+        answer = ask_reference(each, trials, folder, shared, side)
+        left -= answer.seconds
+        for trial in answer.trials:
             sides[trial.index] += (side,)
-        slow |= {item.point.label for item in others if "refused" not in item.reason}
+        slow |= {item.point.label for item in answer.left_out if "refused" not in item.reason}
     return sides, slow
 
 
@@ -185,11 +184,12 @@ def evaluate(
     """Add the answers of an evaluation in float64."""
     shorter = replace(budget, seconds=_EXACT_SECONDS * budget.seconds)
     asked = replace(reference, engines=(engine,))
-    name, answered, refused = ask_reference(asked, trials, folder, shorter, engine)
-    sides = dict(known.exact)
-    for trial in answered:
+    answer = ask_reference(asked, trials, folder, shorter, engine)
+    sides, refused = dict(known.exact), answer.left_out
+    for trial in answer.trials:
         sides[trial.index] = (*sides.get(trial.index, ()), engine)
-    reported = name if answered else f"not evaluated: {refused[0].reason}" if refused else None
+    reported = f"not evaluated: {refused[0].reason}" if refused else None
+    reported = answer.engine if answer.trials else reported
     return replace(known, exact=sides, float64=known.float64 if known.exact else reported)
 
 

@@ -15,7 +15,7 @@ from compiler import targets
 from compiler.bundle import files
 from compiler.errors import VerifyError
 from compiler.isolation.messages import CompileJob, Event
-from compiler.isolation.step import run_task
+from compiler.isolation.step import TaskLimits, run_task
 from compiler.verify import report as verify
 from compiler.verify import sides
 from relaxd.contract.bundle.manifest import Manifest
@@ -130,8 +130,7 @@ def test_the_other_reference_answers_where_onnxruntime_cannot(tmp_path: Path) ->
             "compiler.verify.reference.onnx",
             spec,
             tmp_path / f"{engine}.records",
-            seconds=60,
-            memory_bytes=4 << 30,
+            TaskLimits.of_work(60, 4 << 30),
         )
         assert outcome.records[0]["engine"].startswith(engine)
         results.append(array_file.read(tmp_path / engine)["y"])

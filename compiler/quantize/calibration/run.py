@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.errors import ImportFailed
 from compiler.ir.weights import WeightQuantization
-from compiler.isolation.step import Record, run_task
+from compiler.isolation.step import Record, TaskLimits, run_task
 from compiler.quantize.onnx.matmuls import Grid
 from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Signature
@@ -80,8 +80,7 @@ class Calibrator:
             task,
             spec,
             folder / "records.jsonl",
-            seconds=_SECONDS,
-            memory_bytes=_MEMORY_BYTES,
+            TaskLimits.of_work(_SECONDS, _MEMORY_BYTES),
             environment=_THREADS,
         )
         if not outcome.ended:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import ImportFailed
-from compiler.isolation.step import Record, run_task
+from compiler.isolation.step import Record, TaskLimits, run_task
 from compiler.quantize.onnx.matmuls import MatmulQuantization
 from compiler.quantize.sensitivity import SCALES
 from compiler.verify.inputs import array_file
@@ -65,8 +65,7 @@ class Fallback:
             "compiler.quantize.sensitivity.task",
             spec,
             self.folder / "records.jsonl",
-            seconds=_SECONDS,
-            memory_bytes=_MEMORY_BYTES,
+            TaskLimits.of_work(_SECONDS, _MEMORY_BYTES),
         )
         if not outcome.ended:
             raise ImportFailed(

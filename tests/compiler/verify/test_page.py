@@ -85,14 +85,15 @@ LATE = "the time budget of 240 s ran out"
     ("outcome", "reason"),
     [
         (Outcome([{"unable": SMALL}], True), SMALL),
-        (Outcome([], False, LATE), f"the library finished no point: {LATE}"),
+        (Outcome([], False, LATE, late=True), f"the library finished no point: {LATE}"),
     ],
 )
 def test_what_the_adapter_is_too_small_or_slow_for_is_only_compiled(
     outcome: Outcome, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     trial = Trial(0, Point("min", {}), tmp_path, 0)
-    monkeypatch.setattr(report, "ask_reference", lambda *arguments, **more: ("", [trial], []))
+    answer = sides.Answered("", [trial], [])
+    monkeypatch.setattr(report, "ask_reference", lambda *arguments, **more: answer)
     monkeypatch.setattr(sides, "run_task", lambda *arguments, **more: outcome)
     trials, signature, options = Trials((trial,), ()), Signature((), (), (), {}), CompileOptions()
     numerics = report.verify(

@@ -9,7 +9,7 @@ import pytest
 from compiler.verify import report
 from compiler.verify.inputs.inputs import LeftOut, Trial
 from compiler.verify.inputs.points import Point
-from compiler.verify.sides import Budget, Reference
+from compiler.verify.sides import Answered, Budget, Reference
 
 REFERENCE = Reference(Path("model.onnx"), {}, ("onnxruntime",))
 
@@ -27,11 +27,11 @@ class Engine:
 
     def __call__(
         self, reference: Any, asked: Sequence[Trial], folder: Path, budget: Budget, **_: Any
-    ) -> tuple[str, list[Trial], list[LeftOut]]:
+    ) -> Answered:
         self.asked.append((len(asked), budget.seconds))
         if budget.seconds >= self.takes:
-            return "an engine", list(asked), []
-        return "", [], [LeftOut(trial.point, self.reason) for trial in asked]
+            return Answered("an engine", list(asked), [])
+        return Answered("", [], [LeftOut(trial.point, self.reason) for trial in asked])
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,7 @@ class Engine:
         (30, "it ran past 5 s", 2, [(5, 10), (2, 40)]),
         (90, "it ran past 5 s", 0, [(5, 10), (2, 40)]),
         (30, "an engine refused: no kernel", 0, [(5, 10)]),
+        (30, "it hangs: 50 s passed, and it had not computed for 5", 0, [(5, 10)]),
     ],
 )
 def test_patience(
@@ -54,8 +55,8 @@ def test_patience(
     engine = Engine(takes, reason)
     monkeypatch.setattr(report, "ask_reference", engine)
     points = trials(5)
-    name, well, left_out = report.ask_patiently(REFERENCE, points, tmp_path, Budget(seconds=10))
+    answer = report.ask_patiently(REFERENCE, points, tmp_path, Budget(seconds=10))
     assert engine.asked == asked
-    assert [trial.index for trial in well] == list(range(answered))
-    assert bool(name) is bool(answered)
-    assert [item.point for item in left_out] == [trial.point for trial in points[answered:]]
+    assert [trial.index for trial in answer.trials] == list(range(answered))
+    assert bool(answer.engine) is bool(answered)
+    assert [item.point for item in answer.left_out] == [trial.point for trial in points[answered:]]

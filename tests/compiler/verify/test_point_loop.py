@@ -30,7 +30,8 @@ def double(inputs: Arrays) -> Arrays:
 @pytest.mark.parametrize("key", ["failed", "refused"])
 def test_a_point_that_fails_does_not_end_the_run(tmp_path: Path, key: str) -> None:
     spec, records = spec_of(tmp_path, 2, 3, 4), list[dict[str, Any]]()
-    run_points(spec, records.append, double, failure=key, clock=lambda: 0.0)
+    still = lambda: 0.0  # noqa: E731
+    run_points(spec, records.append, double, failure=key, clock=still, timer=still)
     well = [{"index": index, "seconds": 0.0} for index in (0, 2)]
     assert records == [well[0], {"index": 1, key: "3 is too many"}, well[1]]
     written = [Path(point["outputs"]) for point in spec["points"]]
@@ -39,12 +40,27 @@ def test_a_point_that_fails_does_not_end_the_run(tmp_path: Path, key: str) -> No
 
 
 def test_what_the_budget_has_no_room_for_is_skipped(tmp_path: Path) -> None:
-    seconds = iter([0.0, 0.0, 0.0, 4.0, 4.0, 4.0])
+    computed = iter([0.0, 0.0, 0.0, 4.0, 4.0, 4.0])
     records = list[dict[str, Any]]()
     spec = spec_of(tmp_path, 1, 2, seconds=5.0)
-    run_points(spec, records.append, double, clock=lambda: next(seconds))
-    assert records[0] == {"index": 0, "seconds": 4.0}
-    assert "about 4.0 s" in records[1]["skipped"]
+    run_points(spec, records.append, double, clock=lambda: next(computed))
+    assert records[0].keys() == {"index", "seconds"}
+    assert "about 4.0 s of processor time" in records[1]["skipped"]
+
+
+def test_time_in_which_others_compute_does_not_count(tmp_path: Path) -> None:
+    """Each run takes a minute on the wall of a busy machine, and computes for a second."""
+    passed, computed, records = [0.0], [0.0], list[dict[str, Any]]()
+
+    def run(inputs: Arrays) -> Arrays:
+        passed[0] += 60.0
+        computed[0] += 1.0
+        return double(inputs)
+
+    spec = spec_of(tmp_path, 1, 2, 4, 5, seconds=5.0)
+    clocks: dict[str, Any] = {"clock": lambda: computed[0], "timer": lambda: passed[0]}
+    run_points(spec, records.append, run, **clocks)
+    assert records == [{"index": index, "seconds": 60.0} for index in range(4)]
 
 
 def test_any_other_error_ends_the_run(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from compiler.isolation.step import Outcome, Record
+from compiler.isolation.step import Outcome, Record, TaskLimits
 from compiler.verify import sides
 from compiler.verify.inputs.inputs import Trial
 from compiler.verify.inputs.points import Point
@@ -36,8 +36,63 @@ def ask(
     monkeypatch.setattr(sides, "run_task", run)
     reference = sides.Reference(folder / "m.onnx", {}, tuple(crashes))
     trials = [Trial(i, Point(str(i), {}), folder / f"{i}.arrays", 1) for i in range(POINTS)]
-    name, answered, others = sides.ask_reference(reference, trials, folder, sides.Budget())
-    return name, [trial.index for trial in answered], [each.reason for each in others], started
+    answer = sides.ask_reference(reference, trials, folder, sides.Budget())
+    answered, reasons = [t.index for t in answer.trials], [o.reason for o in answer.left_out]
+    return answer.engine, answered, reasons, started
+
+
+def spend(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: dict[str, Outcome]
+) -> tuple[sides.Answered, dict[str, TaskLimits]]:
+    """The answer of engines that end so, and the limits of each."""
+    limits_of: dict[str, TaskLimits] = {}
+
+    def run(module: str, spec: Record, records: Path, limits: TaskLimits) -> Outcome:
+        limits_of[spec["engine"]] = limits
+        return outcomes[spec["engine"]]
+
+    monkeypatch.setattr(sides, "run_task", run)
+    reference = sides.Reference(folder / "m.onnx", {}, tuple(outcomes))
+    trials = [Trial(0, Point("0", {}), folder / "0.arrays", 1)]
+    return sides.ask_reference(reference, trials, folder, sides.Budget(seconds=60)), limits_of
+
+
+def test_an_engine_has_the_time_that_those_before_it_did_not_compute(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refusal = {"index": 0, "refused": "no kernel"}
+    answer: Record = {"index": 0, "seconds": 300.0}
+    answered, limits = spend(
+        monkeypatch,
+        tmp_path,
+        {
+            "one": Outcome([refusal], True, seconds=4.0),
+            "two": Outcome([], False, "the time budget", late=True, seconds=20.0),
+            "three": Outcome([{"engine": "three"}, answer], True, seconds=5.0),
+        },
+    )
+    assert [limits[name].seconds for name in ("one", "two", "three")] == [30.0, 26.0, 6.0]
+    assert limits["one"].elapsed == 300.0
+    assert (answered.engine, answered.seconds) == ("three", 29.0)
+
+
+@pytest.mark.parametrize(("patience", "limits"), [(None, (300.0, 30.0)), (5.0, (150.0, None))])
+def test_only_a_library_that_computes_in_its_own_process_has_its_time_measured(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    patience: float | None,
+    limits: tuple[float, float | None],
+) -> None:
+    used: list[TaskLimits] = []
+
+    def run(module: str, spec: Record, records: Path, limits: TaskLimits) -> Outcome:
+        used.append(limits)
+        return Outcome([], True)
+
+    monkeypatch.setattr(sides, "run_task", run)
+    runner = sides.Runner(patience=patience)
+    sides.run_library(tmp_path, [], tmp_path, sides.Budget(seconds=60), runner)
+    assert [(one.elapsed, one.seconds) for one in used] == [limits]
 
 
 def test_points_behind_a_crash_are_asked_all_the_same(

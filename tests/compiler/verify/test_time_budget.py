@@ -50,3 +50,9 @@ def test_seconds_of_another_clock() -> None:
     times[0] = 8.0
     budget.took(10, 4.0)
     assert "of the time budget 2.0 s are left" in (budget.objection(10) or "")
+
+
+def test_an_objection_says_what_its_seconds_are() -> None:
+    budget = TimeBudget(10, unit="s of processor time")
+    budget.took(10, 20.0)
+    assert "about 20.0 s of processor time, of" in (budget.objection(10) or "")

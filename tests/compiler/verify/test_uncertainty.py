@@ -12,10 +12,8 @@ from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import LeftOut, Trial
 from compiler.verify.inputs.points import Point
 from compiler.verify.quantization_changes import PRECISION
-from compiler.verify.sides import Budget, Reference
+from compiler.verify.sides import Answered, Budget, Reference
 from compiler.verify.uncertainty import Answers, Quantization, evaluate, perturb
-
-Asked = tuple[str, list[Trial], list[LeftOut]]
 
 
 def trials_of(folder: Path, count: int = 3) -> list[Trial]:
@@ -33,13 +31,13 @@ def answering(
 
     def ask(
         reference: Reference, candidates: Sequence[Trial], folder: Path, budget: Budget, side: str
-    ) -> Asked:
+    ) -> Answered:
         asked.append((side, reference))
         reasons = silent.get(side, {})
         left_out = [
             LeftOut(each.point, reasons[each.index]) for each in candidates if each.index in reasons
         ]
-        return (
+        return Answered(
             f"engine of {side}",
             [each for each in candidates if each.index not in reasons],
             left_out,
