@@ -45,6 +45,7 @@ from compiler.verify.inputs.adapter_counts import with_few_adapters
 from compiler.verify.inputs.distributions import Distribution
 from compiler.verify.inputs.inputs import Signature, Trials, prepare
 from compiler.verify.inputs.samples import to_npz
+from compiler.verify.progress import OnStep, Step
 from compiler.verify.reference import onnx as reference
 from compiler.verify.reference import tflite
 from compiler.verify.strings import verify_strings
@@ -170,13 +171,25 @@ def _build(this: Build, model: LoadedModel | LoadedScript) -> Manifest:
         subject = stage.Subject(
             this.partial, sealed, this.target, this.request, signature, compiled.kernels
         )
-        samples = Path(this.job.samples) if this.job.samples else None
-        # ONNX Runtime would run the model that we wrote of a TFLite file, which nobody serves.
-        is_own = sealed.state is not None or is_tflite(Path(this.job.model))
-        beside = None if is_own else stage.beside_of(original)
-        measured = stage.run_profile(subject, trials, samples, beside, this.scratch)
-        files.write_report(this.partial, profile.FILENAME, measured)
+        files.write_report(
+            this.partial, profile.FILENAME, _profile(this, subject, trials, original)
+        )
     return sealed
+
+
+def _profile(
+    this: Build, subject: stage.Subject, trials: Trials, original: sides.Reference
+) -> Record:
+    samples = Path(this.job.samples) if this.job.samples else None
+    # ONNX Runtime would run the model that we wrote of a TFLite file, which nobody serves.
+    is_own = subject.manifest.state is not None or is_tflite(Path(this.job.model))
+    beside = None if is_own else stage.beside_of(original)
+
+    def count_points(done: int, total: int) -> None:
+        message = f"timed at {done} of {total} shapes"
+        this.on_event(Progress(Stage.PROFILE, message, done, total))
+
+    return stage.run_profile(subject, trials, samples, beside, this.scratch, count_points)
 
 
 def _with_strings(this: Build, numerics: Record) -> Record:
@@ -195,6 +208,16 @@ def _with_strings(this: Build, numerics: Record) -> Record:
         "strings": strings,
         "warnings": [*numerics.get("warnings", []), warning],
     }
+
+
+def _reporter(this: Build) -> OnStep:
+    """Passes on how far a side of verification is."""
+
+    def report(step: Step) -> None:
+        message, left = step.describe(), step.seconds_left
+        this.on_event(Progress(Stage.VERIFY, message, step.done, step.total, left))
+
+    return report
 
 
 def compile_library(
@@ -456,6 +479,7 @@ def _choice(
     """The distribution of inputs where the request has no samples."""
     if not this.request.options.verify or this.job.samples or not this.more_points:
         return Choice()
+    this.on_event(Progress(Stage.VERIFY, "choosing what inputs are drawn from"))
     folder, seed = this.scratch / f"distributions{scaled:d}", this.request.options.seed
     return choose(signature, original, seed, folder, _VERIFY, scaled=scaled)
 
@@ -517,6 +541,7 @@ def _verify(
     if tflite.beside(original.model).is_file():
         original = dataclasses.replace(original, engines=(reference.TFLITE, *original.engines))
     budget = _VERIFY if runner is sides.NATIVE else _EMULATED_VERIFY
+    budget = dataclasses.replace(budget, on_step=_reporter(this))
     kv_caches = compiled.signature.in_place
     original, parts = references_of(original, compiled.quantization, kv_caches, this.scratch)
     return report.verify(

@@ -2,6 +2,7 @@
 JSON.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -113,12 +114,20 @@ class Log(_Tagged):
 
 @dataclass(frozen=True)
 class Progress(_Tagged):
-    """The present work of a stage, in a sentence for people."""
+    """The present work of a stage, in a sentence for people.
+
+    done, total: how many parts of this work have ended, of how many; None where it has none.
+    seconds_left: for about how long it will go on as the parts so far went, None where these do not
+    tell.
+    """
 
     kind: ClassVar[str] = "progress"
 
     stage: Stage
     message: str
+    done: int | None = None
+    total: int | None = None
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True)
@@ -178,6 +187,13 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _number(value: Any) -> Any:
+    """A number of 0 or more, or None; ValueError for anything else."""
+    if value is None or (type(value) in (int, float) and math.isfinite(value) and value >= 0):
+        return value
+    raise ValueError(f"not a message of a compile process: {value!r} is no count")
+
+
 _MESSAGES: dict[str, type[Message]] = {
     message.kind: message
     for message in (Confined, StageStarted, Log, Progress, Failing, Succeeded, Failed)
@@ -186,5 +202,8 @@ _FIELDS: dict[str, Callable[[Any], Any]] = {
     "level": Level,
     "stage": Stage,
     "failure": Failure.from_json,
+    "done": _number,
+    "total": _number,
+    "seconds_left": _number,
 }
 """The fields of messages that are more than JSON."""

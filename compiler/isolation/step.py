@@ -20,7 +20,7 @@ from compiler.isolation.work_time import clock_work, end_after
 from compiler.toolchain import cache
 
 Record = dict[str, Any]
-OnRecord = Callable[[Record], None]
+OnRecords = Callable[[list[Record]], None]
 
 HANGING = 10.0
 """How many times its seconds of computing a task may take before it counts as one that hangs."""
@@ -30,7 +30,7 @@ _GRACE_SECONDS, _POLL_SECONDS = 5.0, 0.25
 _NOTHING: Mapping[str, str] = {}
 
 
-def _ignore(record: Record) -> None:
+def _ignore(records: list[Record]) -> None:
     pass
 
 
@@ -77,12 +77,13 @@ def run_task(
     *,
     writable: tuple[Path, ...] = (),
     environment: Mapping[str, str] = _NOTHING,
-    on_record: OnRecord = _ignore,
+    on_records: OnRecords = _ignore,
 ) -> Outcome:
     """Run `python -m MODULE`, whose main calls `serve`, within the limits.
 
     writable: folders that it may write to beside that of the records. environment: variables that
-    it has beside ours. on_record: called with each record, a moment after the task made it.
+    it has beside ours. on_records: called with those that are new, a moment after the task made
+    them.
     """
     command = [sys.executable, "-P", "-m", module, str(records), str(limits.memory_bytes)]
     command += [str(limits.elapsed), str(limits.seconds or 0), *map(str, writable)]
@@ -104,7 +105,7 @@ def run_task(
         },
     ) as process:
         try:
-            output = _communicate(process, spec, records, limits, on_record)
+            output = _communicate(process, spec, records, limits, on_records)
         except BaseException:
             process.kill()
             raise
@@ -117,7 +118,7 @@ def _communicate(
     spec: Record,
     records: Path,
     limits: TaskLimits,
-    on_record: OnRecord,
+    on_records: OnRecords,
 ) -> str:
     """Collect what the task prints until it ends."""
     text: str | None = json.dumps(spec)
@@ -130,9 +131,9 @@ def _communicate(
             if time.monotonic() > until:
                 process.kill()
         else:
-            tail.read(on_record)
+            tail.read(on_records)
             return output
-        tail.read(on_record)
+        tail.read(on_records)
 
 
 class _Tail:
@@ -142,12 +143,12 @@ class _Tail:
         self._records = records
         self._read = 0
 
-    def read(self, on_record: OnRecord) -> None:
-        """Call for each record that is new."""
-        new = [] if on_record is _ignore else read_records(self._records)[self._read :]
+    def read(self, on_records: OnRecords) -> None:
+        """Pass on the records that are new, if there are some."""
+        new = [] if on_records is _ignore else read_records(self._records)[self._read :]
         self._read += len(new)
-        for record in new:
-            on_record(record)
+        if new:
+            on_records(new)
 
 
 def _outcome(status: int, records: Path, limits: TaskLimits, output: str, ran: float) -> Outcome:

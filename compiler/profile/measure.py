@@ -11,7 +11,7 @@ from typing import Any
 
 from compiler.errors import ProfileError, summary
 from compiler.isolation.memory import read_peak_memory
-from compiler.isolation.step import Outcome, Record, TaskLimits, run_task, serve
+from compiler.isolation.step import OnRecords, Outcome, Record, TaskLimits, run_task, serve
 from compiler.profile.kernels import operators
 from compiler.profile.machine import machine
 from compiler.profile.timing import alternating
@@ -23,6 +23,7 @@ from relaxd.errors import ExecutionError
 
 Inputs = Mapping[str, Any]
 Call = Callable[[Inputs], Any]
+OnPoints = Callable[[int, int], None]
 _OF_POINTS = ("point", "left_out", "asked")
 _POINT_LABELS = ("sample", "min", "opt", "max")
 _NO_GRID, _NO_CALLS = Trials((), ()), FirstCalls()
@@ -45,25 +46,34 @@ def not_run(reason: str) -> Record:
     return {"measured": False, "reason": reason}
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Wall-clock seconds for the usual points and for those of a grid, and bytes of private
+    memory.
+    """
+
+    seconds: float
+    memory_bytes: int
+    grid_seconds: float = 0.0
+
+
 def profile(
     bundle: Path,
     trials: Trials,
     folder: Path,
+    limits: Limits,
     *,
-    seconds: float,
-    memory_bytes: int,
     earlier: FirstCalls = _NO_CALLS,
     reference: Record | None = None,
     grid: Trials = _NO_GRID,
-    grid_seconds: float = 0.0,
+    on_points: OnPoints = lambda done, total: None,
 ) -> Record:
-    """The times, within a budget of wall-clock seconds; raises ProfileError when the library
-    crashes.
+    """The times, within the limits; raises ProfileError when the library crashes.
 
     earlier: the library's calls at the trials in another process of this machine; those that took
     long are not made again. reference: `model` and `consts` for ONNX Runtime, which is timed beside
     the library; None where it is not the model's reference. grid: further points, within a budget
-    of their own.
+    of their own. on_points: gets how many points are timed or left out, and how many there are.
     """
     usual = [trial for trial in trials.chosen if trial.point.label in _POINT_LABELS]
     known = [dict(trial.point.dims) for trial in usual]
@@ -71,16 +81,24 @@ def profile(
     chosen = [*usual, *further]
     spec = {
         "bundle": str(bundle),
-        "seconds": seconds,
+        "seconds": limits.seconds,
         "reference": reference,
         "peak_rss_bytes": earlier.peak_rss_bytes or 0,
         "points": [_wanted(trial, earlier.seconds.get(trial.index)) for trial in usual],
         "grid": [_wanted(trial) for trial in further],
-        "grid_seconds": grid_seconds,
+        "grid_seconds": limits.grid_seconds,
     }
     # The task keeps to its budget by itself; the limit here is for a call that does not come back.
-    limits = TaskLimits(memory_bytes, 2 * seconds + (2 * grid_seconds if further else 0) + 10)
-    outcome = _run_beside_crashes(spec, folder, limits)
+    most = 2 * limits.seconds + (2 * limits.grid_seconds if further else 0) + 10
+    settled: set[str] = set()
+
+    def count(records: Sequence[Record]) -> None:
+        of_points = [record.get("point") or record.get("left_out") for record in records]
+        settled.update(point["label"] for point in of_points if point)
+        on_points(len(settled), len(chosen))
+
+    count([])
+    outcome = _run_beside_crashes(spec, folder, TaskLimits(limits.memory_bytes, most), count)
     if not (outcome.ended or outcome.late):
         raise ProfileError(
             f"the library's process {outcome.reason}", reason="crashed", output=outcome.output
@@ -103,7 +121,9 @@ def profile(
     return {"measured": True, **facts, "points": points, "left_out": not_tried}
 
 
-def _run_beside_crashes(spec: Record, folder: Path, limits: TaskLimits) -> Outcome:
+def _run_beside_crashes(
+    spec: Record, folder: Path, limits: TaskLimits, on_records: OnRecords
+) -> Outcome:
     """Run the task, and once more without the reference at each point where its process crashed
     with it: that of ONNX Runtime does at images of one pixel, where layers of GoogLeNet are empty.
     """
@@ -111,7 +131,9 @@ def _run_beside_crashes(spec: Record, folder: Path, limits: TaskLimits) -> Outco
     while True:
         records = folder / f"profile.{len(crashed)}.jsonl"
         arguments = {**spec, "crashed": crashed}
-        outcome = run_task("compiler.profile.measure", arguments, records, limits)
+        outcome = run_task(
+            "compiler.profile.measure", arguments, records, limits, on_records=on_records
+        )
         asked = [record["asked"] for record in outcome.records if "asked" in record]
         timed = {record["point"]["label"] for record in outcome.records if "point" in record}
         if outcome.ended or outcome.late or not asked or asked[-1] in timed | crashed.keys():

@@ -48,11 +48,12 @@ def run_profile(
     samples: Path | None,
     reference: Record | None,
     scratch: Path,
+    on_points: measure.OnPoints,
 ) -> Record:
     """The document of `relaxd.contract.bundle.profile`, which says why where nothing was measured;
     raises ProfileError when the library crashes.
 
-    trials: the points of verification. reference: as `measure.profile` takes it.
+    trials: the points of verification. reference, on_points: as `measure.profile` takes them.
     """
     target, request = subject.target, subject.request
     if not request.options.profile:
@@ -72,12 +73,11 @@ def run_profile(
         subject.bundle,
         in_buffers(trials, subject.manifest, scratch).add_work(subject.kernels),
         scratch,
-        seconds=_SECONDS,
-        memory_bytes=_MEMORY_BYTES,
+        measure.Limits(_SECONDS, _MEMORY_BYTES, _GRID_SECONDS),
         earlier=FirstCalls() if subject.manifest.state else read_first_calls(scratch),
         reference=reference,
         grid=in_buffers(grid, subject.manifest, folder).add_work(subject.kernels),
-        grid_seconds=_GRID_SECONDS,
+        on_points=on_points,
     )
     return complete(measured, subject.kernels, target, with_cost=bool(points))
 

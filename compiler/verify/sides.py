@@ -9,9 +9,17 @@ from typing import Any
 
 from compiler.errors import VerifyError
 from compiler.ir.graph.draws import Draw
-from compiler.isolation.step import Outcome, Record, TaskLimits, read_records, run_task
+from compiler.isolation.step import (
+    OnRecords,
+    Outcome,
+    Record,
+    TaskLimits,
+    read_records,
+    run_task,
+)
 from compiler.targets import TargetStatus
 from compiler.verify.inputs.inputs import LeftOut, Trial
+from compiler.verify.progress import Follower, OnStep, ignore
 from compiler.verify.reference.onnx import ONNX
 from relaxd.contract.dims.names import quote_name
 
@@ -19,12 +27,14 @@ from relaxd.contract.dims.names import quote_name
 @dataclass(frozen=True)
 class Budget:
     """Seconds of computing, as `clock_work` counts them, for both sides together, shared evenly;
-    bytes of one side's private memory, and of one point's inputs.
+    bytes of one side's private memory, and of one point's inputs. on_step: gets how far the side is
+    that runs.
     """
 
     seconds: float = 60.0
     memory_bytes: int = 8 << 30
     input_bytes: int = 64 << 20
+    on_step: OnStep = ignore
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,7 @@ def ask_reference(
                 spec,
                 folder / f"{side}.{engine}.{len(trials) - len(unasked)}.jsonl",
                 limits,
+                on_records=_follow(side, spec, budget),
             )
             left -= outcome.seconds
             crashed = _crashed_at(unasked, outcome)
@@ -135,6 +146,11 @@ def ask_reference(
             return Answered(names[0], answered, left_out, most - left)
         first_refusal = first_refusal or left_out
     return Answered("", [], first_refusal, most - left)
+
+
+def _follow(side: str, spec: Record, budget: Budget) -> OnRecords:
+    efforts = {point["index"]: point["effort"] for point in spec["points"]}
+    return Follower(side, efforts, budget.on_step).take
 
 
 def _crashed_at(trials: Sequence[Trial], outcome: Outcome) -> int:
@@ -171,7 +187,13 @@ def run_library(
     limits = TaskLimits.of_work(seconds, budget.memory_bytes)
     if runner.patience is not None:
         limits = TaskLimits(budget.memory_bytes, seconds * runner.patience)
-    outcome = run_task(runner.module, spec, folder / f"{side}.jsonl", limits)
+    outcome = run_task(
+        runner.module,
+        spec,
+        folder / f"{side}.jsonl",
+        limits,
+        on_records=_follow(side, spec, budget),
+    )
     if unable := [record["unable"] for record in outcome.records if "unable" in record]:
         raise Unable(unable[0])
     ran, unfinished = _sorted_out(trials, outcome, "failed", "the memory budget ran out")

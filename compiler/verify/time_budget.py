@@ -3,7 +3,7 @@ before it.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 _TELLING = 0.1
 """By what part of its effort a run is larger that says how time grows with it. Below it, noise in
@@ -48,9 +48,27 @@ class TimeBudget:
         self._last = (effort, seconds)
         self._first = self._first or self._last
 
+    def forecast(self, efforts: Collection[int]) -> float | None:
+        """Seconds that runs of these efforts will take together; None where the runs so far do not
+        show how time grows up to them.
+        """
+        if not efforts:
+            return 0.0
+        if not self._first or not self._last:
+            return None
+        largest = max(first for first, _ in (self._first, self._last)) * (1 + _TELLING)
+        if self._rate() is None and max(efforts) > largest:
+            return None
+        return sum(self._expected(effort) for effort in efforts)
+
     def _expected(self, effort: int) -> float:
         if not self._first or not self._last:
             return 0.0
+        return self._last[1] + (self._rate() or 0.0) * max(effort - self._last[0], 0)
+
+    def _rate(self) -> float | None:
+        """Seconds for each unit of effort; None where the runs so far are too much alike."""
+        assert self._first is not None
+        assert self._last is not None
         grown, longer = self._last[0] - self._first[0], self._last[1] - self._first[1]
-        rate = max(longer, 0.0) / grown if grown > _TELLING * self._first[0] else 0.0
-        return self._last[1] + rate * max(effort - self._last[0], 0)
+        return max(longer, 0.0) / grown if grown > _TELLING * self._first[0] else None

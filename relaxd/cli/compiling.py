@@ -385,10 +385,8 @@ def _summary(profile_document: Any, numerics_document: Any) -> str:
 
 def _show(event: dict[str, Any], target: str, progress: BuildProgress, verbose: bool) -> None:
     match event:
-        case {"kind": "stage", "stage": stage}:
-            progress.say(target, stage)
-        case {"kind": "progress", "stage": stage, "message": message}:
-            progress.say(target, f"{stage}: {message}")
+        case {"kind": "stage" | "progress"}:
+            progress.show_step(target, event)
         case {"kind": "log", "line": line} if verbose:
             progress.log(line)
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 
 from relaxd.cli.progress import BuildProgress
 from relaxd.client import JobEvent, JobHandle
-from relaxd.contract.states import State
+from relaxd.contract.states import Stage, State
 from relaxd.errors import RelaxdError
 
 LOOK_S = 2.0
@@ -30,7 +30,7 @@ def follow(
     seconds.
     """
     targets = [build["target"] for build in job.builds]
-    with BuildProgress(targets) as progress, _explain_waits(job, progress):
+    with BuildProgress(targets, tuple(Stage)) as progress, _explain_waits(job, progress):
         for event in job.events(timeout=timeout):
             _show(event, progress, verbose)
             if event.type == "build.finished" and event.target is not None:
@@ -69,9 +69,8 @@ def _explain_waits(job: JobHandle, progress: BuildProgress) -> Iterator[None]:
 
 def _show(event: JobEvent, progress: BuildProgress, verbose: bool) -> None:
     match event:
-        case JobEvent(target=str(target), type="build.stage", data={"stage": stage, **rest}):
-            message = rest.get("message")
-            progress.say(target, f"{stage}: {message}" if message else stage)
+        case JobEvent(target=str(target), type="build.stage", data={"stage": _} as step):
+            progress.show_step(target, step)
         case JobEvent(target=str(target), type="build.queued", data={"reason": reason}):
             progress.say(target, f"queued: {reason}")
         case JobEvent(target=str(target), type="build.finished", data={"state": state, **rest}):

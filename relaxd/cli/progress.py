@@ -2,11 +2,15 @@
 of uploads and downloads, on a terminal.
 """
 
-from collections.abc import Callable, Iterator
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -19,8 +23,13 @@ from rich.progress import (
 )
 
 from relaxd.cli.console import stderr
-from relaxd.contract.states import State
+from relaxd.contract.states import Stage, State
+from relaxd.contract.steps import describe_step
 
+QUIET_S = 10.0
+"""Seconds after which a line is printed for a step of which only the counts change."""
+STAGES_HERE = tuple(stage for stage in Stage if stage is not Stage.PUBLISH)
+"""The stages of a build without a service."""
 COLOURS = {
     State.SUCCEEDED: "green",
     State.FAILED: "red",
@@ -54,9 +63,19 @@ def transfer(label: str) -> Iterator[Callable[[int, int], None]]:
 
 
 class BuildProgress:
-    """One line a target; use as a context manager."""
+    """One line a target; use as a context manager.
 
-    def __init__(self, targets: list[str]) -> None:
+    stages: that a build goes through. clock: seconds, for tests.
+    """
+
+    def __init__(
+        self,
+        targets: list[str],
+        stages: tuple[Stage, ...] = STAGES_HERE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stages, self._clock = stages, clock
+        self._printed: dict[str, float] = {}
         self._console: Console = stderr()
         self._live = Progress(
             SpinnerColumn(finished_text=" "),
@@ -85,9 +104,26 @@ class BuildProgress:
     def say(self, target: str, text: str) -> None:
         """Shows the current step of the build for `target`."""
         if self._live.disable:
+            self._printed[target] = self._clock()
             self._console.print(f"{target}: {text}")
         elif target in self._tasks:
             self._live.update(self._tasks[target], description=text)
+
+    def show_step(self, target: str, step: Mapping[str, Any]) -> None:
+        """Shows the step, as `describe_step` takes it, with the number of its stage; in lines the
+        counts of a step only where nothing was printed for a while.
+        """
+        text = escape(describe_step(step))
+        if self._live.disable:
+            since = self._clock() - self._printed.get(target, -math.inf)
+            if step.get("total") is None or since >= QUIET_S:
+                self.say(target, text)
+            return
+        number = next(
+            (n for n, stage in enumerate(self._stages, 1) if stage == step["stage"]), None
+        )
+        position = "" if number is None else f"[dim]{number}/{len(self._stages)}[/] "
+        self.say(target, position + text)
 
     def end(self, target: str, state: str, note: str = "") -> None:
         """Shows the outcome of the build for `target`."""

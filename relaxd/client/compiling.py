@@ -19,6 +19,7 @@ from relaxd.contract.bundle.numerics import Numerics
 from relaxd.contract.model_folder import require_model
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest, Scalar
+from relaxd.contract.steps import describe_step
 from relaxd.contract.urgency import Deadline, Urgency
 
 if TYPE_CHECKING:
@@ -127,13 +128,16 @@ def compile_request(
             urgency=urgency,
         )
         for event in job.events(timeout=timeout):
-            if event.target is not None:
-                news = (
-                    event.data.get("stage") or event.data.get("state") or event.data.get("reason")
-                )
-                if news:
-                    on_progress(event.target, str(news))
+            if event.target is not None and (news := _read_news(event.data)):
+                on_progress(event.target, news)
         return _pulled(job.refresh().wait(timeout), Path(output))
+
+
+def _read_news(data: Mapping[str, Any]) -> str:
+    """What an event says in words, empty where it says nothing."""
+    if data.get("stage"):
+        return describe_step(data)
+    return str(data.get("state") or data.get("reason") or "")
 
 
 def _folder(output: Path, target: str, count: int) -> Path:
@@ -215,7 +219,5 @@ def digest_here(bundle: Path, target: str, manifest: Any) -> str:
 
 def _tell(event: dict[str, Any], target: str, on_progress: Progress) -> None:
     match event:
-        case {"kind": "stage", "stage": stage}:
-            on_progress(target, stage)
-        case {"kind": "progress", "stage": stage, "message": message}:
-            on_progress(target, f"{stage}: {message}")
+        case {"kind": "stage" | "progress"}:
+            on_progress(target, describe_step(event))

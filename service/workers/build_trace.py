@@ -54,7 +54,7 @@ class BuildTrace:
             case StageStarted(stage):
                 self._stage.end()
                 self._stage = self._part(stage.value)
-            case Progress(_, message):
+            case Progress(message=message, total=None):
                 self._stage.remark(message)
 
     def fail(self, failure: Failure) -> None:

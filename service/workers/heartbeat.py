@@ -4,6 +4,7 @@ import threading
 import time
 from enum import Enum, auto
 from types import TracebackType
+from typing import Any
 
 import structlog
 
@@ -30,6 +31,13 @@ class Stop(Enum):
     CANCELLED = auto()
     LOST = auto()
     SHUTDOWN = auto()
+
+
+def _step_of(event: Progress) -> dict[str, Any]:
+    """The data of the event; those of a step without parts have no counts."""
+    counts = {"done": event.done, "total": event.total, "seconds_left": event.seconds_left}
+    counted = {name: count for name, count in counts.items() if count is not None}
+    return {"stage": event.stage.value, "message": event.message, **counted}
 
 
 class Pulse:
@@ -77,10 +85,8 @@ class Pulse:
             case StageStarted(stage):
                 self._notes.append((EventType.BUILD_STAGE, {"stage": stage.value}))
                 self.flush()
-            case Progress(stage, message):
-                self._notes.append(
-                    (EventType.BUILD_STAGE, {"stage": stage.value, "message": message})
-                )
+            case Progress():
+                self._notes.append((EventType.BUILD_STAGE, _step_of(event)))
             case Log(line):
                 self._notes.append((EventType.BUILD_LOG, {"line": line}))
         if len(self._notes) >= _BATCH:

@@ -26,6 +26,7 @@ MESSAGES: list[Message] = [
     StageStarted(Stage.LINK),
     Log("a line"),
     Progress(Stage.VERIFY, "halfway"),
+    Progress(Stage.VERIFY, "at 5 of 10 shapes", 5, 10, 2.5),
     Succeeded({"name": "m"}),
     Failing(Failure("verify.mismatch", Stage.VERIFY, "off")),
     Failed(Failure("load.empty", Stage.LOAD, "empty", field="model")),
@@ -40,6 +41,14 @@ def test_jobs_round_trip(job: CompileJob | InspectJob) -> None:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.kind)
 def test_messages_round_trip(message: Message) -> None:
     assert message_from_json(json.loads(json.dumps(message.to_json()))) == message
+
+
+@pytest.mark.parametrize("count", [-1, float("nan"), float("inf"), "5", True, [5]])
+def test_counts_of_an_untrusted_process_are_numbers(count: object) -> None:
+    document = Progress(Stage.VERIFY, "halfway", 5, 10, 2.5).to_json()
+    for name in ("done", "total", "seconds_left"):
+        with pytest.raises(ValueError, match="not a message"):
+            message_from_json({**document, name: count})
 
 
 @pytest.mark.parametrize(

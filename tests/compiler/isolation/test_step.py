@@ -133,7 +133,7 @@ def test_what_a_task_says_of_its_time_gives_it_no_more(
 def test_records_are_passed_on_once_each(module: str, tmp_path: Path) -> None:
     records = list[Record]()
     spec = {"values": [1, 2], "then": "time.sleep(1); record({'value': 3})"}
-    run_task(module, spec, tmp_path / "records", LIMITS, on_record=records.append)
+    run_task(module, spec, tmp_path / "records", LIMITS, on_records=records.extend)
     assert records == [{"value": value} for value in (1, 2, 3)]
 
 

@@ -12,7 +12,7 @@ from compiler.errors import CompileError, ProfileError
 from compiler.isolation.messages import CompileJob
 from compiler.isolation.step import Outcome
 from compiler.profile import measure
-from compiler.profile.measure import profile
+from compiler.profile.measure import Limits, profile
 from compiler.verify.inputs import array_file
 from compiler.verify.inputs.inputs import Trial, Trials
 from compiler.verify.inputs.points import Point
@@ -97,7 +97,7 @@ def test_a_long_call_of_verification_is_not_made_again(tmp_path: Path) -> None:
     trial = Trial(0, Point("max", {"batch": 4}), tmp_path / "0.inputs.arrays", 1)
     earlier = FirstCalls({0: 7.0}, 1 << 40)
     trials = Trials((trial,), ())
-    measured = profile(bundle, trials, tmp_path, seconds=4.0, memory_bytes=4 << 30, earlier=earlier)
+    measured = profile(bundle, trials, tmp_path, Limits(4.0, 4 << 30), earlier=earlier)
     (point,) = measured["points"]
     assert (point["median_ms"], point["runs"], point["stable"]) == (7000, 1, False)
     assert measured["peak_rss_bytes"] == 1 << 40
@@ -115,7 +115,7 @@ def test_a_reference_that_crashes_is_left_out_at_that_point(
 
     monkeypatch.setattr(measure, "run_task", run)
     nothing = Trials((), ())
-    assert profile(tmp_path, nothing, tmp_path, seconds=1, memory_bytes=1)["measured"]
+    assert profile(tmp_path, nothing, tmp_path, Limits(1, 1))["measured"]
     assert asked == [{}, {"opt": "its process died of SIGFPE"}]
 
 
@@ -125,4 +125,4 @@ def test_a_library_that_crashes_beside_no_reference_fails_the_build(
     died = Outcome([{"asked": "min"}, {"point": {"label": "min"}}], False, "died of SIGSEGV")
     monkeypatch.setattr(measure, "run_task", lambda *arguments, **limits: died)
     with pytest.raises(ProfileError, match="died of SIGSEGV"):
-        profile(tmp_path, Trials((), ()), tmp_path, seconds=1, memory_bytes=1)
+        profile(tmp_path, Trials((), ()), tmp_path, Limits(1, 1))

@@ -47,7 +47,7 @@ def spend(
     """The answer of engines that end so, and the limits of each."""
     limits_of: dict[str, TaskLimits] = {}
 
-    def run(module: str, spec: Record, records: Path, limits: TaskLimits) -> Outcome:
+    def run(module: str, spec: Record, records: Path, limits: TaskLimits, **_: Any) -> Outcome:
         limits_of[spec["engine"]] = limits
         return outcomes[spec["engine"]]
 
@@ -85,7 +85,7 @@ def test_only_a_library_that_computes_in_its_own_process_has_its_time_measured(
 ) -> None:
     used: list[TaskLimits] = []
 
-    def run(module: str, spec: Record, records: Path, limits: TaskLimits) -> Outcome:
+    def run(module: str, spec: Record, records: Path, limits: TaskLimits, **_: Any) -> Outcome:
         used.append(limits)
         return Outcome([], True)
 

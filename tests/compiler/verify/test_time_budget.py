@@ -40,6 +40,17 @@ def test_no_time_left() -> None:
     assert TimeBudget(0).objection(0) is not None
 
 
+def test_a_forecast_needs_runs_that_differ() -> None:
+    budget = TimeBudget(100)
+    assert budget.forecast([]) == 0.0
+    assert budget.forecast([10]) is None
+    budget.took(1000, 1)
+    assert budget.forecast([1000, 900]) == 2.0
+    assert budget.forecast([1000, 5000]) is None
+    budget.took(2000, 2)
+    assert budget.forecast([2000, 5000]) == 7.0
+
+
 def test_seconds_of_another_clock() -> None:
     times = [0.0]
     budget = TimeBudget(10, lambda: times[0])

@@ -1,4 +1,5 @@
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from relaxd.cli import progress
+from relaxd.contract.states import Stage
 
 
 @pytest.fixture
@@ -15,6 +17,49 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     console = Console(file=shown, force_terminal=True, width=100)
     monkeypatch.setattr(progress, "stderr", lambda: console)
     return shown
+
+
+def count_points(done: int) -> dict[str, Any]:
+    """A step of which `done` of 9 parts have ended."""
+    message = f"library at {done} of 9 [shapes]"
+    return {"stage": "verify", "message": message, "done": done, "total": 9, "seconds_left": 70.0}
+
+
+def test_a_terminal_shows_the_stage_the_points_and_what_remains(terminal: io.StringIO) -> None:
+    with progress.BuildProgress(["native"]) as shown:
+        shown.show_step("native", count_points(3))
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
+    assert "native 6/7 verify: library at 3 of 9 [shapes], about 70 s left" in text
+
+
+@pytest.mark.parametrize(
+    ("stage", "text"), [("publish", "native 8/8 publish"), ("polish", "native polish")]
+)
+def test_a_service_also_publishes_and_may_have_stages_of_a_later_version(
+    terminal: io.StringIO, stage: str, text: str
+) -> None:
+    with progress.BuildProgress(["native"], tuple(Stage)) as shown:
+        shown.show_step("native", {"stage": stage})
+    assert text in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
+
+
+def test_lines_have_counts_only_where_nothing_else_came_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines, now = io.StringIO(), [0.0]
+    monkeypatch.setattr(progress, "stderr", lambda: Console(file=lines, width=100))
+    with progress.BuildProgress(["native"], clock=lambda: now[0]) as shown:
+        shown.show_step("native", {"stage": "verify"})
+        for done in range(9):
+            shown.show_step("native", count_points(done))
+            now[0] += 4.0
+        shown.show_step("native", {"stage": "profile"})
+    assert [line.partition(" [")[0] for line in lines.getvalue().splitlines()] == [
+        "native: verify",
+        "native: verify: library at 3 of 9",
+        "native: verify: library at 6 of 9",
+        "native: profile",
+    ]
 
 
 def test_an_upload_shows_its_bytes(served: Any, terminal: io.StringIO) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import insert
 
 from relaxd.contract.request import CompileRequest
 from service.db.schema import builds, jobs
+from service.domain import EventType
 from service.identity import Scope
 from tests.service.api.page_report import report
 from tests.service.live import Live, live
@@ -298,3 +299,26 @@ def enter(page: Page, guarded: House, tenant: str, *scopes: Scope) -> None:
     page.get_by_label("Token").fill(client.headers["Authorization"].removeprefix("Bearer "))
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_text(tenant, exact=True)).to_be_visible()
+
+
+def test_a_build_shows_the_points_that_are_done_and_what_remains(
+    chromium: Browser, crowded: Live
+) -> None:
+    """The log has the newest count of a stage alone."""
+    running = f"{7 * STATES.index('running'):016x}"
+    steps: list[dict[str, Any]] = [
+        {"stage": "verify"},
+        {"stage": "verify", "message": "library at 1 of 8 shapes", "done": 1, "total": 8},
+        {"stage": "verify", "message": "library at 6 of 8 shapes", "done": 6, "total": 8},
+    ]
+    steps[-1]["seconds_left"] = 11.6
+    with crowded.services.core.writing() as tx:
+        tx.emit(running, "target-00", *((EventType.BUILD_STAGE, step) for step in steps))
+    with open_page(chromium) as page:
+        page.goto(f"{crowded.url}/#/jobs/{running}")
+        row = page.get_by_label("Targets", exact=True).locator("li").first
+        expect(row).to_contain_text("verify library at 6 of 8 shapes, about 12 s left")
+        log = page.get_by_role("log")
+        expect(log).to_contain_text("verify: library at 6 of 8 shapes")
+        expect(log).not_to_contain_text("library at 1 of 8 shapes")
+        check(page, "running-build", full=False)

@@ -63,6 +63,21 @@ def test_progress_is_told_within_a_beat(core, jobs, claim) -> None:
     assert record_beat(jobs, claim) == [{"stage": "verify", "message": "2 of 5"}]
 
 
+def test_counts_are_told_where_a_step_has_some(core, jobs, claim) -> None:
+    pulse = Pulse(core, claim, threading.Event())
+    pulse.hear(Progress(Stage.VERIFY, "library at 0 of 8 shapes", 0, 8))
+    pulse.hear(Progress(Stage.VERIFY, "library at 2 of 8 shapes", 2, 8, 4.5))
+    pulse.flush()
+    first, second = record_beat(jobs, claim)
+    assert first == {
+        "stage": "verify",
+        "message": "library at 0 of 8 shapes",
+        "done": 0,
+        "total": 8,
+    }
+    assert (second["done"], second["total"], second["seconds_left"]) == (2, 8, 4.5)
+
+
 def test_events_are_kept_while_the_database_is_away(core, jobs, claim, monkeypatch) -> None:
     pulse = Pulse(core, claim, threading.Event())
 

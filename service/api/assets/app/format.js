@@ -52,6 +52,12 @@ export function duration(seconds) {
   return `${(seconds / 3600).toFixed(1)} h`;
 }
 
+/** What remains, as precisely as an estimate is: a second at the least. */
+export function remaining(seconds) {
+  if (!(seconds > 0)) return "";
+  return `about ${seconds < 100 ? `${Math.max(1, Math.round(seconds))} s` : `${Math.round(seconds / 60)} min`} left`;
+}
+
 export const between = (began, ended) =>
   began ? Math.max(0, ((ended ? new Date(ended) : new Date()) - new Date(began)) / 1000) : null;
 

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from "./lib.js";
 import { ask, follow, get, may, post } from "./api.js";
 import { useUpdates } from "./store.js";
 import { Command, Digest, Loading, State, STATES, Status, Trouble, useLoaded, useTicks } from "./ui.js";
-import { ago, between, bytes, duration, moment, range, short } from "./format.js";
+import { ago, between, bytes, duration, moment, range, remaining, short } from "./format.js";
 import { base, compareLink, setBase } from "./base.js";
 import { ordinal } from "./jobs.js";
 import { Register } from "./model.js";
@@ -39,7 +39,7 @@ export function Job({ who, route }) {
     listen(id, stop.signal, (event) => {
       if (event.type === "build.log") setLog((old) => [...old, event].slice(-LOG_LINES));
       else if (event.type === "build.stage") {
-        setLog((old) => [...old, event].slice(-LOG_LINES));
+        setLog((old) => [...(supersedes(event, old.at(-1)) ? old.slice(0, -1) : old), event].slice(-LOG_LINES));
         setJob((old) => old && staged(old, event));
       } else soon();
     });
@@ -95,8 +95,12 @@ async function listen(id, signal, on) {
 
 const staged = (job, event) => ({
   ...job,
-  builds: job.builds.map((build) => (build.target === event.target ? { ...build, stage: event.data.stage, message: event.data.message } : build)),
+  builds: job.builds.map((build) => (build.target === event.target ? { ...build, stage: event.data.stage, step: event.data } : build)),
 });
+
+/** A later count of the same work takes the place of the one before it in the log. */
+const supersedes = (event, last) =>
+  last?.data.total != null && event.data.total != null && last.target === event.target && last.data.stage === event.data.stage;
 
 function Builds({ job, place, who }) {
   const [first] = base.get();
@@ -127,13 +131,18 @@ function Compare({ build, job, first }) {
 /** The stages as one line of eight parts. */
 function Track({ build }) {
   const at = build.state === "succeeded" ? STAGES.length : STAGES.indexOf(build.stage);
-  const word = build.state === "running" && build.stage ? `at ${build.stage}` : STATES[build.state];
+  const running = build.state === "running";
+  const word = running && build.stage ? `at ${build.stage}` : STATES[build.state];
+  const part = running && build.step?.total ? build.step.done / build.step.total : 1;
   return html`<div class=${`stages ${build.state}`} role="img" aria-label=${word} title=${word}>
-    ${STAGES.map((stage, index) => html`<i key=${stage} class=${index < at ? "done" : index === at ? "here" : ""}></i>`)}</div>`;
+    ${STAGES.map((stage, index) => html`<i key=${stage} class=${index < at ? "done" : index === at ? "here" : ""} style=${index === at ? { "--part": part } : {}}></i>`)}</div>`;
 }
 
 function progress(build, index, place) {
-  if (build.state === "running") return html`<span class="accent">${build.stage || "starting"}</span>${build.message && html` <span class="quiet">${build.message}</span>`}`;
+  if (build.state === "running") {
+    const step = [build.step?.message, remaining(build.step?.seconds_left)].filter(Boolean).join(", ");
+    return html`<span class="accent">${build.stage || "starting"}</span>${step && html` <span class="quiet">${step}</span>`}`;
+  }
   if (build.state === "queued") return html`<span class="quiet">${build.note || (build.position ? `${build.position === 1 ? "next" : ordinal(build.position)} in the queue` : index === 0 && place ? `${ordinal(place)} in the queue` : "queued")}</span>`;
   if (build.error) return html`<span class="bad">${build.error.stage ? `failed at ${build.error.stage}` : STATES[build.state]}</span>`;
   return build.status ? html`<${Status} status=${build.status} />` : STATES[build.state];
