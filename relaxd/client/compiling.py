@@ -134,7 +134,7 @@ def compile_request(
 
 
 def _read_news(data: Mapping[str, Any]) -> str:
-    """What an event says in words, empty where it says nothing."""
+    """Say an event in words, empty where it says nothing."""
     if data.get("stage"):
         return describe_step(data)
     return str(data.get("state") or data.get("reason") or "")

@@ -77,13 +77,14 @@ def test_the_job_goes_in_and_the_result_comes_out() -> None:
 def test_events_arrive_in_order() -> None:
     _, events = run("""
         say(kind="stage", stage="import")
-        say(kind="progress", stage="import", message="half")
+        counts = {"done": 1, "total": 2, "seconds_left": None}
+        say(kind="progress", stage="import", message="half", **counts)
         say(kind="stage", stage="link")
         succeed()
     """)
     assert events == [
         StageStarted(Stage.IMPORT),
-        Progress(Stage.IMPORT, "half"),
+        Progress(Stage.IMPORT, "half", 1, 2),
         StageStarted(Stage.LINK),
     ]
 

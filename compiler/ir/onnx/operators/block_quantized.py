@@ -97,8 +97,8 @@ def matmul_codes(b: Builder, node: Node) -> Value:
         )
     codebook, block = _codebook(node), node.attr("block_size")
     # The first of two codes is in the upper half of a byte.
-    codes = parts_of(constant(node, 1).reshape(-1), 4).reshape(-1, 2)[:, ::-1].reshape(-1)
-    codes = codes[: columns * depth].reshape(columns, depth)
+    every = parts_of(constant(node, 1).reshape(-1), 4).reshape(-1, 2)[:, ::-1].reshape(-1)
+    codes = every[: columns * depth].reshape(columns, depth)
     scales = constant(node, 2).reshape(-1).astype(np.float32)
     own = math.gcd(depth, block)
     if own % _WORD == 0:
