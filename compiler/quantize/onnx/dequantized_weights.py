@@ -5,7 +5,7 @@ a dequantized table as dequantized rows. An import would dequantize constants on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,12 @@ class _Dequantized:
     block: int
     axis: int
 
+    def transpose(self) -> _Dequantized:
+        """A matrix the other way round."""
+        zero = None if self.zero is None else self.zero.T
+        parts = {"integers": self.integers.T, "scale": self.scale.T, "zero": zero}
+        return replace(self, **parts, axis=1 - self.axis % 2)
+
 
 class _Writer(NodeWriter):
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -77,21 +83,49 @@ class _Writer(NodeWriter):
         self.changed = False
 
     def multiply(self, node: onnx.NodeProto) -> bool:
-        """Writes a MatMul by dequantized weights as one by blocks; gives whether it is one."""
-        if node.op_type != "MatMul" or node.domain not in ("", "ai.onnx"):
+        """Writes a MatMul or Gemm by dequantized weights as one by blocks; gives whether it is
+        one.
+        """
+        if node.op_type not in ("MatMul", "Gemm") or node.domain not in ("", "ai.onnx"):
             return False
-        right = self._dequantized(node.input[1])
-        table = None if right is None else _blocks(right)
-        if right is None or table is None:
+        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        right = None if attributes.get("transA", 0) else self._dequantized(node.input[1])
+        if right is None or right.integers.ndim != 2:
+            return False
+        right = right.transpose() if attributes.get("transB", 0) else right
+        table = _blocks(right)
+        if table is None:
             return False
         depth, columns = right.integers.shape
-        end = f"{node.input[1]}{_ENDING}"
+        end = f"{node.input[1]}{_ENDING}{attributes.get('transB', 0) or ''}"
         parts = [self.constant(f"{end}_{name}", array) for name, array in table.arrays.items()]
         sizes = {"K": depth, "N": columns, "bits": right.bits, "block_size": table.block}
         more: dict[str, Any] = {**sizes, "domain": _MICROSOFT}
-        self.node("MatMulNBits", node.output[0], node.input[0], *parts, label=node, **more)
+        with_bias = node.op_type == "Gemm"
+        matmul = f"{node.output[0]}__matmul" if with_bias else node.output[0]
+        self.node("MatMulNBits", matmul, node.input[0], *parts, label=node, **more)
+        if with_bias:
+            self._add_bias(node, matmul, attributes, right.scale.dtype)
         self.changed = True
         return True
+
+    def _add_bias(
+        self, node: onnx.NodeProto, matmul: str, attributes: Mapping[str, Any], dtype: Any
+    ) -> None:
+        """Writes the rest of a Gemm: alpha times the matmul plus beta times the bias."""
+
+        def scale(name: str, value: str) -> str:
+            factor = attributes.get(name, 1.0)
+            if factor == 1:
+                return value
+            end = f"{node.output[0]}__{name}"
+            return self.node("Mul", end, value, self.constant(end, np.array(factor, dtype)))
+
+        scaled = scale("alpha", matmul)
+        if len(node.input) > 2 and node.input[2] and attributes.get("beta", 1.0):
+            self.node("Add", node.output[0], scaled, scale("beta", node.input[2]))
+        else:
+            self.node("Identity", node.output[0], scaled)
 
     def gather(self, node: onnx.NodeProto) -> bool:
         """Writes the rows of a table of one scale as rows of its integers, which are dequantized;

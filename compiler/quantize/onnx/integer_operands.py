@@ -3,8 +3,8 @@ integers themselves, and scale the sums: ConvInteger and MatMulInteger in place 
 floats between DequantizeLinear nodes.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,10 @@ from compiler.quantize.onnx.node_writer import NodeWriter, names_read
 
 _ENDING = "__of_integers"
 _BYTES = (TensorProto.INT8, TensorProto.UINT8)
+_FOUR_BITS = {TensorProto.INT4: np.int8, TensorProto.UINT4: np.uint8}
+"""By type of weights of convolutions, that of the bytes that stand for them: no kernel of a
+convolution reads less. Those of matmuls stay as they are.
+"""
 
 Array = np.ndarray[Any, Any]
 
@@ -60,9 +64,12 @@ class _Writer(NodeWriter):
         """Writes the product of a node that has such operands; gives whether it has."""
         if node.domain not in ("", "ai.onnx") or node.op_type not in ("Conv", "MatMul", "Gemm"):
             return False
-        left, right = (self._bytes(name) for name in node.input[:2])
+        left = self._bytes(node.input[0], _BYTES)
+        kinds = (*_BYTES, *_FOUR_BITS) if node.op_type == "Conv" else _BYTES
+        right = self._bytes(node.input[1], kinds)
         if left is None or right is None or left.scale.size != 1 or right.name not in self.known:
             return False
+        right = self._widen(right)
         weight = numpy_helper.to_array(self.known[right.name])
         attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
         if not self._fits(node.op_type, weight, right, attributes):
@@ -118,7 +125,21 @@ class _Writer(NodeWriter):
         if bias:
             self.node("Add", node.output[0], scaled, bias)
 
-    def _bytes(self, name: str) -> _Bytes | None:
+    def _widen(self, right: _Bytes) -> _Bytes:
+        """Weights of 4 bits as bytes, others as they are."""
+        dtype = _FOUR_BITS.get(self.known[right.name].data_type)
+        if dtype is None:
+            return right
+        names = []
+        for name in (right.name, right.zero):
+            if name:
+                array = numpy_helper.to_array(self.known[name]).astype(dtype)
+                wide = self.constant(f"{name}__bytes", array)
+                self.known[wide] = self.constants[wide]
+            names.append(wide if name else "")
+        return replace(right, name=names[0], zero=names[1])
+
+    def _bytes(self, name: str, kinds: Collection[int]) -> _Bytes | None:
         node = self.producers.get(name)
         if node is None or node.op_type != "DequantizeLinear" or node.domain not in ("", "ai.onnx"):
             return None
@@ -129,7 +150,7 @@ class _Writer(NodeWriter):
             return None
         # Without a zero point only the tensor itself says what its integers are.
         kind = self.known.get(zero or node.input[0])
-        if kind is None or kind.data_type not in _BYTES:
+        if kind is None or kind.data_type not in kinds:
             return None
         array = numpy_helper.to_array(scale)
         return _Bytes(node.input[0], zero, array, attributes.get("axis", 1))

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from compiler.quantize.onnx.dequantized_weights import keep_weights_quantized
 from tests.compiler.ir.onnx.running import build, model_of, normal
@@ -68,6 +69,44 @@ def test_matmuls(kind: str, zeros: bool, scales: tuple[int, ...], block: int, ax
     for rows in (1, 5):
         x = normal(rows, 100)
         np.testing.assert_allclose(built.run({"x": x})[0], x @ weight, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("bias", [None, "b"])
+@pytest.mark.parametrize(("kind", "block"), [("int8", 0), ("uint4", 32)])
+@pytest.mark.parametrize(
+    "attributes", [{}, {"transB": 1}, {"alpha": 0.5, "beta": 3.0, "transB": 1}, {"beta": 0.0}]
+)
+def test_linear_layers(kind: str, block: int, attributes: dict[str, Any], bias: str | None) -> None:
+    """Gemm by matrices of either orientation, beside onnx's own evaluation: ONNX Runtime rounds
+    what such matrices multiply.
+    """
+    transposed = bool(attributes.get("transB"))
+    shape = (48, 100) if transposed else (100, 48)
+    _, weight = integers(kind, shape)
+    axis = int(transposed) if block else int(not transposed)
+    grid: tuple[int, ...] = (48,)
+    if block:
+        grid = (48, 4) if transposed else (4, 48)
+    _, zero = integers(kind, grid, seed=1)
+    constants = {"s": np.abs(normal(*grid)) / 20 + np.float32(0.01), "b": normal(48)}
+    more = {"block_size": block} if block else {}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["real"], axis=axis, **more),
+        helper.make_node("Gemm", ["x", "real", *([bias] if bias else [])], ["y"], **attributes),
+    ]
+    model = model_of(nodes, {"x": "float32[n,100]"}, constants, opset=21, outputs=["y"])
+    model.ir_version = 10
+    for name, tensor in (("w", weight), ("z", zero)):
+        tensor.name = name
+        model.graph.initializer.append(tensor)
+    rewritten = keep_weights_quantized(model)
+    assert "MatMulNBits" in [node.op_type for node in rewritten.graph.node]
+    assert "DequantizeLinear" not in [node.op_type for node in rewritten.graph.node]
+    built = build(rewritten)
+    for rows in (1, 5):
+        feed = {"x": normal(rows, 100)}
+        (want,) = ReferenceEvaluator(model).run(None, feed)
+        np.testing.assert_allclose(built.run(feed)[0], want, rtol=1e-4, atol=1e-3)
 
 
 def test_scales_by_row_stay_dequantized() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from compiler.quantize.onnx.integer_operands import multiply_integers
@@ -89,6 +89,28 @@ def test_matmuls(kind: str, op: str, transposed: bool, zeros: int) -> None:
     names = same(model, [(1, 7), (4, 7)])
     assert "MatMulInteger" in names
     assert op not in names
+
+
+@pytest.mark.parametrize("zeros", [0, 2])
+@pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4])
+def test_convolutions_by_four_bits(kind: int, zeros: int) -> None:
+    """They are multiplied as bytes: no kernel of a convolution reads less."""
+    draw, low = np.random.default_rng(1), -8 if kind == TensorProto.INT4 else 0
+    values = draw.integers(low, low + 16, (4, 3, 3, 2))
+    weight, scale = np.zeros((4, 3, 3, 2), "int8"), draw.random(4).astype("float32")
+    node = NODE("Conv", ["xf", "wf", "b"], ["y"], pads=[1, 0, 1, 1])
+    zero = np.zeros(4, "int8")
+    model = model_with(node, weight, scale, zero, 0, "uint8", "float32[n,3,h,w]")
+    for tensor in model.graph.initializer:
+        if tensor.name in ("w", "wz"):
+            numbers = values if tensor.name == "w" else np.full(4, zeros)
+            tensor.CopyFrom(
+                helper.make_tensor(tensor.name, kind, numbers.shape, numbers.reshape(-1).tolist())
+            )
+    model.opset_import[0].version, model.ir_version = 21, 10
+    names = same(model, [(1, 3, 3, 3), (2, 3, 5, 7)])
+    assert "ConvInteger" in names
+    assert "Conv" not in names
 
 
 def test_groups_less_a_zero_point_stay_in_floats() -> None:
