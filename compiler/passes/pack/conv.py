@@ -225,7 +225,7 @@ class _Rewriter(CallRewriter):
         strides, dilation = (
             tuple(int(value) for value in values) for values in (attrs.strides, attrs.dilation)
         )
-        packed = as_constant(pack_blocks(weight, int(attrs.groups), self.unit))
+        packed = as_constant(pack_blocks(_as_bytes(weight), int(attrs.groups), self.unit))
         return self.builder_.call_te(
             lambda x, weights: direct_conv(
                 x, weights, weight.shape[0], weight.shape[1:-1], strides, dilation
@@ -235,6 +235,15 @@ class _Rewriter(CallRewriter):
             primfunc_name_hint="grouped_conv",
             primfunc_attrs=FUSABLE,
         )
+
+
+def _as_bytes(weight: np.ndarray) -> np.ndarray:
+    """Weights that are integers of 8 bits as such, as those of a quantized model; others as they
+    are.
+    """
+    limits = np.iinfo(np.int8)
+    fits = weight.size and limits.min <= weight.min() and weight.max() <= limits.max
+    return weight.astype(np.int8) if fits and np.array_equal(weight, np.rint(weight)) else weight
 
 
 def _is_gate(gate: Any, image: Any) -> bool:

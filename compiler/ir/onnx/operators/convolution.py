@@ -10,6 +10,7 @@ from compiler.ir.onnx.registry import op
 from compiler.ir.onnx.window import auto_pad, window_of
 from compiler.ir.ops.nn import conv as nn_conv
 from compiler.ir.ops.nn.window import AutoPad, Window
+from compiler.ir.ops.quantized import dequantized
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
@@ -46,9 +47,11 @@ def conv_transpose(b: Builder, node: Node) -> Value:
     pads = node.attr("pads", None) if auto_pad(node) is AutoPad.NOTSET else None
     window = Window.of(kernel, node.attr("strides", None), node.attr("dilations", None), pads)
     window, out = _transposed(b, node, window, x.shape[2:])
-    return nn_conv.conv_transpose(
-        b, x, weight, node.optional(2), window, node.attr("group", 1), out
-    )
+    groups, bias = node.attr("group", 1), node.optional(2)
+    result = dequantized.conv_transpose(b, x, weight, window, groups, out)
+    if result is not None:
+        return nn_conv.add_bias(b, result, bias)
+    return nn_conv.conv_transpose(b, x, weight, bias, window, groups, out)
 
 
 def _transposed(

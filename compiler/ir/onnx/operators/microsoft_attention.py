@@ -17,7 +17,7 @@ from compiler.ir.ops.math import linear
 from compiler.ir.ops.nn.norm import wide
 from compiler.ir.ops.pointwise import broadcast
 from compiler.ir.ops.pointwise import elementwise as ew
-from compiler.ir.ops.quantized import integer
+from compiler.ir.ops.quantized import dequantized, integer
 from compiler.ir.ops.quantized import quantize as qt
 from compiler.ir.ops.shape import indexing, layout
 from compiler.ir.shapes import extents as ex
@@ -53,7 +53,8 @@ def attention(b: Builder, node: Node) -> list[Value | None]:
     past; the present.
     """
     refuse_others(node, 6, _MASKED | {"qkv_hidden_sizes", "rotary_embedding_dim"}, 2)
-    joined = linear.matmul(b, node.value(0), node.value(1))
+    x, weight = node.value(0), node.value(1)
+    joined = dequantized.matmul(b, x, weight) or linear.matmul(b, x, weight)
     return _attend_joined(b, node, joined, mask=3, past=4, added=node.optional(5))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +10,13 @@ import numpy as np
 
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
+from compiler.ir.ops.nn import conv as nn_conv
 from compiler.ir.ops.nn.window import Window
 from compiler.ir.ops.pointwise.conversion import convert
 from compiler.ir.ops.quantized import block_matmul, integer
 from compiler.ir.ops.quantized.block_matmul import Blocks
-from compiler.ir.ops.quantized.quantize import Grid, rescale
+from compiler.ir.ops.quantized.quantize import Grid, rescale, subtract_zero
+from compiler.ir.shapes.extents import Extent
 
 LEAST = 1 << 12
 """Smaller weights are not worth a kernel of their own."""
@@ -81,6 +84,27 @@ def conv(b: Builder, x: Value, weight: Value, window: Window, groups: int) -> Va
         return None
     zeros = left.grid.zero, right.grid.zero
     total = integer.conv(b, left.integers, right.integers, *zeros, window, groups)
+    return rescale(b, total, left.grid.scale, 0, right.grid.scale, 1)
+
+
+def conv_transpose(
+    b: Builder, x: Value, weight: Value, window: Window, groups: int, out: Sequence[Extent]
+) -> Value | None:
+    """The transposed convolution without a bias where both sides are dequantized from bytes, on
+    the integers; None where they are not.
+    """
+    left, right = _bytes_of(b, x), b.dequantized.get(weight)
+    if left is None or right is None or right.integers.dtype not in BYTES:
+        return None
+    if not right.grid.known or not _is_per_channel(right.grid, 1):
+        return None
+    if right.grid.scale.shape and groups != 1:
+        return None
+    b.quantized = True
+    data, factors = (
+        subtract_zero(b, side.integers, side.grid.zero, 1, "float32") for side in (left, right)
+    )
+    total = nn_conv.conv_transpose(b, data, factors, None, window, groups, out)
     return rescale(b, total, left.grid.scale, 0, right.grid.scale, 1)
 
 

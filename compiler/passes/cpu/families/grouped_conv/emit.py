@@ -28,7 +28,7 @@ from compiler.tir.building import (
     strips,
     tile,
 )
-from compiler.tir.exprs import Expr, as_int, load, substitute
+from compiler.tir.exprs import Expr, as_int, dtype_of, load, substitute
 from compiler.tir.loops import PARALLEL_FLOPS, Stmt, hide_count, some_of
 
 
@@ -111,8 +111,9 @@ def _emit_tile(
             weight = (panel * tiling.depth + position * channels + c) * tiling.width
             for i, lane in cells():
                 element = load(conv.source, [windows[i] + offset + c])
-                term = element * load(conv.weights, [weight + lane])
-                store(acc, load(acc, [i, lane]) + term, i, lane)
+                factor = load(conv.weights, [weight + lane])
+                factor = factor if dtype_of(factor) == "float32" else factor.astype("float32")
+                store(acc, load(acc, [i, lane]) + element * factor, i, lane)
         add_chunk(results, number, tile_results)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compiler.passes.cpu.shared.register_tile import rows_for
 from compiler.passes.cpu.shared.windowed import PanelConv
 from compiler.targets.vector_unit import VectorUnit
-from compiler.tir.exprs import require_int
+from compiler.tir.exprs import bits_of, dtype_of, require_int
 
 MOST_POSITIONS = 8
 """The most positions of a register tile: each needs an address of its own, and x86-64 has 16
@@ -66,7 +66,8 @@ def tiling_for(conv: PanelConv, unit: VectorUnit) -> Tiling:
     blocks, panels, depth, width = conv.packed
     # As many accumulators as hide the latency of a fused multiply-add.
     height = min(rows_for(unit, max(width // unit.lanes(32), 1)), MOST_POSITIONS)
-    heavy = 4 * depth * width * blocks * panels > unit.l2 // 2
+    size = bits_of(dtype_of(conv.weights)) // 8 * depth * width * blocks * panels
+    heavy = size > unit.l2 // 2
     return Tiling(
         blocks=blocks,
         panels=panels,

@@ -58,7 +58,7 @@ def direct_conv(
     dilation: tuple[int, ...],
 ) -> Any:
     """The convolution [N, *out, columns] of padded data [N, *extents, C]; weights: of
-    `pack_blocks`.
+    `pack_blocks`, float32 or int8.
     """
     blocks, _panels, depth, width = (int(extent) for extent in weights.shape)
     block, taps = (
@@ -81,6 +81,7 @@ def direct_conv(
         # The padding of the last panel of a block is never read.
         within = o % block
         weight = weights[o // block, within // width, position * channels + c, within % width]
+        weight = weight if str(weights.dtype) == "float32" else weight.astype("float32")
         return te.sum(data[(n, *inside, o // block * channels + c)] * weight, axis=[*taps, c])
 
     return te.compute((data.shape[0], *extents, tirx.IntImm("int64", columns)), compute, name=STAGE)

@@ -12,10 +12,14 @@ import tvm
 from onnx import helper
 from tvm import relax
 
+from compiler.bundle.weights import separate
 from compiler.errors import ImportFailed
+from compiler.ir import import_model
 from compiler.ir.ops.pointwise import elementwise
+from compiler.passes.manager import lower
 from compiler.passes.pack.integer import PackInteger
 from compiler.targets.vector_unit import VectorUnit
+from relaxd.contract.request import CompileRequest
 from tests.compiler.ir.onnx.running import (
     Arrays,
     assert_like_onnxruntime,
@@ -24,6 +28,7 @@ from tests.compiler.ir.onnx.running import (
     normal,
     session_of,
 )
+from tests.compiler.passes import lowered
 from tests.support.geometries import has_int8, host
 
 MICROSOFT = "com.microsoft"
@@ -430,3 +435,97 @@ def test_quantized_embeddings_added_up_and_normalised() -> None:
         values = [draw.integers(0, most, (n, s)).astype(np.int32) for most in (11, 2, 2)]
         feeds.append(dict(zip(inputs, values, strict=True)))
     assert_within_one_step(model, feeds)
+
+
+@pytest.mark.parametrize(
+    ("groups", "channels", "columns", "rank"), [(4, 16, 32, 2), (2, 6, 10, 2), (1, 8, 24, 3)]
+)
+def test_grouped_and_volumetric_weights_stay_bytes(
+    groups: int, channels: int, columns: int, rank: int
+) -> None:
+    """Their kernel multiplies floats, which hold the integers exactly."""
+    weight = integers(columns, channels // groups, *[3] * rank, dtype="int8")
+    axes = "hvd"[:rank]
+    model = one_node(
+        "ConvInteger",
+        {"x": f"uint8[n,{channels},{','.join(axes)}]"},
+        {"w": weight, "a": u8(9)},
+        "x w a",
+        "",
+        group=groups,
+        pads=[1] * 2 * rank,
+    )
+    dims = dict.fromkeys(("n", *axes), (1, None))
+    built, session = lowered.build(model, dims), session_of(model)
+    for extent in (1, 3, 8):
+        feed = {"x": integers(2, channels, *[extent] * rank)}
+        np.testing.assert_array_equal(built.run(feed)[0], session.run(None, feed)[0])
+    imported = import_model(model, CompileRequest.of(dims=dims))
+    constants = separate(lower(imported.module, host(), imported.ranges), smallest=64).constants
+    assert [constant.numpy().dtype for constant in constants] == [np.int8]
+
+
+def constants_of(model: onnx.ModelProto, dims: dict[str, Any]) -> list[np.ndarray]:
+    """The larger ones of what a bundle holds."""
+    imported = import_model(model, CompileRequest.of(dims=dims))
+    lowered_module = lower(imported.module, host(), imported.ranges)
+    return [one.numpy() for one in separate(lowered_module, smallest=1024).constants]
+
+
+def dequantized_model(
+    node: onnx.NodeProto, weight: np.ndarray, axis: int, inputs: str, zeros: int = 0
+) -> onnx.ModelProto:
+    """The node of xf and wf, which are dequantized from bytes, the latter by column or by one
+    scale where `axis` is -1.
+    """
+    columns = () if axis < 0 else (weight.shape[axis],)
+    constants = {
+        "xs": f32(0.03),
+        "xz": u8(119),
+        "w": weight,
+        "ws": np.abs(normal(*columns)).astype(np.float32) / 50 + f32(0.01),
+        "wz": np.full(columns, zeros, weight.dtype),
+        "b": normal(weight.shape[1] if axis < 0 else weight.shape[axis]),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=max(axis, 0)),
+        node,
+    ]
+    model = model_of(nodes, {"x": inputs}, constants, outputs=[node.output[0]])
+    model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("axis", "zeros", "window"),
+    [
+        (1, 0, {"strides": [2, 2]}),
+        (1, 3, {"strides": [2, 1], "pads": [1, 0, 1, 2], "output_padding": [1, 0]}),
+        (-1, 0, {"strides": [2, 2], "group": 2}),
+        (-1, 0, {"dilations": [2, 2]}),
+    ],
+)
+def test_transposed_convolutions_of_bytes(axis: int, zeros: int, window: dict[str, Any]) -> None:
+    weight = integers(16, 24 // window.get("group", 1), 3, 3, dtype="int8")
+    bias = [] if "group" in window else ["b"]
+    node = helper.make_node("ConvTranspose", ["xf", "wf", *bias], ["y"], **window)
+    model = dequantized_model(node, weight, axis, "float32[n,16,h,v]", zeros)
+    dims = dict.fromkeys("nhv", (1, None))
+    feeds = [{"x": normal(n, 16, h, v) * 3} for n, h, v in ((1, 1, 1), (2, 5, 7), (1, 8, 3))]
+    assert_like_onnxruntime(model, feeds)
+    lowered.assert_like_onnxruntime(model, feeds, dims)
+    if has_int8() and window == {"strides": [2, 2]}:
+        assert {one.dtype for one in constants_of(model, dims)} == {np.dtype(np.int8)}
+
+
+def test_attention_by_dequantized_weights() -> None:
+    weight = integers(64, 192, dtype="int8")
+    names = ["xf", "wf", "b"]
+    node = helper.make_node("Attention", names, ["y"], domain=MICROSOFT, num_heads=4)
+    model = dequantized_model(node, weight, 1, "float32[n,s,64]")
+    dims = dict.fromkeys("ns", (1, None))
+    feeds = [{"x": normal(n, s, 64)} for n, s in ((1, 1), (2, 7))]
+    lowered.assert_like_onnxruntime(model, feeds, dims, tolerance=1e-3)
+    assert np.float32 not in {one.dtype.type for one in constants_of(model, dims) if one.ndim > 1}
