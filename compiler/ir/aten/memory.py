@@ -17,6 +17,10 @@ from compiler.ir.shapes.extents import Extent
 
 Step = Callable[[Builder, Value], Value]
 """How a view follows from what it is a view of."""
+Bounds = Callable[[Extent, Extent], tuple[Extent, Extent]]
+"""Of a position and the number of parts, where that part of an axis begins and ends, as a slice has
+them.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Cell:
 
 
 class ListBox(Cell):
-    """A Python list: its value is a tuple of items, or a Stack."""
+    """A Python list: its value is a tuple of items, a Stack or Parts."""
 
 
 class DictBox(Cell):
@@ -67,6 +71,25 @@ class Stack:
     def length(self) -> Extent:
         """How many items there are."""
         return self.tensor.shape[0]
+
+    @property
+    def hint(self) -> str:
+        """What to do where a list of a certain length is needed."""
+        return "stack it into one tensor"
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """A list of consecutive parts of an axis, all of it, whose number only run time knows.
+
+    hint: which declaration makes the number certain.
+    """
+
+    source: Ref
+    axis: int
+    length: Extent
+    bounds: Bounds
+    hint: str
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tvm.ir import Expr as PrimExpr
 
 from compiler.ir.aten.dtypes import dtype_of
-from compiler.ir.aten.memory import ListBox, Memory, Ref, Stack
+from compiler.ir.aten.memory import ListBox, Memory, Parts, Ref, Stack
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.node_errors import NodeErrors
 from compiler.ir.graph.origins import Origins
@@ -123,9 +123,11 @@ class Node(NodeErrors):
         """A list or tuple argument as the values in it."""
         item = self.get(name)
         content = self.memory.content(item) if isinstance(item, ListBox) else item
-        if isinstance(content, Stack):
+        if isinstance(content, (Stack, Parts)):
             self.fail(
-                f"{name!r} is a list whose length only run time knows", reason="data_dependent"
+                f"{name!r} is a list whose length only run time knows",
+                reason="data_dependent",
+                hint=content.hint,
             )
         if not isinstance(content, tuple):
             self.fail(f"{name!r} is {_shown(item)}, not a list", reason="unsupported_form")
@@ -279,7 +281,7 @@ def describe(item: Any) -> str:
     if isinstance(item, (Known, Tensor)):
         return f"{item.dtype}[{','.join(map(spell, item.shape))}]"
     if isinstance(item, ListBox):
-        return "list" if isinstance(item.value, Stack) else f"list of {_count(item.value)}"
+        return "list" if isinstance(item.value, (Stack, Parts)) else f"list of {_count(item.value)}"
     return _shown(item)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from tvm.ir import Expr as PrimExpr
 
 from compiler.ir.aten import registry, support
-from compiler.ir.aten.memory import DictBox, ListBox, Memory, Ref, Slot, Stack
+from compiler.ir.aten.memory import DictBox, ListBox, Memory, Parts, Ref, Slot, Stack
 from compiler.ir.aten.node import Node, Spectrum, describe
 from compiler.ir.aten.structure import Number, kind_of
 from compiler.ir.graph.builder import Builder
@@ -187,7 +187,7 @@ class Scope:
             return tuple(self.wrap(item) for item in result)
         if isinstance(result, dict):
             return self.memory.cell({key: self.wrap(item) for key, item in result.items()}, DictBox)
-        if isinstance(result, Stack):
+        if isinstance(result, (Stack, Parts)):
             return self.memory.cell(result, ListBox)
         return result
 

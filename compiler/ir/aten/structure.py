@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm.ir import Expr as PrimExpr
 
 from compiler.errors import ImportFailed
-from compiler.ir.aten.memory import Cell, DictBox, ListBox, Memory, Ref, Slot, Stack
+from compiler.ir.aten.memory import Cell, DictBox, ListBox, Memory, Parts, Ref, Slot, Stack
 from compiler.ir.aten.node import Measured, describe
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
@@ -105,6 +105,13 @@ def form_of(memory: Memory, value: Any) -> Form:
 def _listed(memory: Memory, content: Any) -> Form:
     if isinstance(content, Stack):
         return Growing(Array(content.tensor.dtype, len(content.tensor.shape) - 1))
+    if isinstance(content, Parts):
+        raise ImportFailed(
+            "a list whose length only run time knows crosses a branch or loop that only run time "
+            "decides",
+            reason="unsupported_control",
+            hint=content.hint,
+        )
     return Group(tuple(form_of(memory, item) for item in content), True)
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from compiler.errors import ImportFailed
+from compiler.ir.aten.lists import unpack
 from compiler.ir.aten.memory import ListBox
 from compiler.ir.aten.scope import Scope
 from compiler.ir.pt2.graph import CONSTANT, LIST, Node, Value
@@ -38,7 +39,7 @@ class ProgramScope(Scope):
             super().bind(raw, value)
             return
         content = self.memory.content(value) if isinstance(value, ListBox) else value
-        for item, part in zip(raw.items, content, strict=True):
+        for item, part in zip(raw.items, unpack(self.memory, content, len(raw.items)), strict=True):
             super().bind(item, part)
 
 

@@ -11,7 +11,7 @@ from compiler.ir.aten import (
     support,
 )
 from compiler.ir.aten.indices import sources
-from compiler.ir.aten.memory import DictBox, ListBox, Memory, Slot, Stack
+from compiler.ir.aten.memory import DictBox, ListBox, Memory, Parts, Slot, Stack
 from compiler.ir.aten.outputs import refuse_repeats, tensor_of
 from compiler.ir.aten.scope import Model
 from compiler.ir.aten.structure import Number, number_of
@@ -122,11 +122,11 @@ def _flattened(scope: ScriptScope, value: Any, suffix: str) -> list[tuple[str, A
         items = [(f"{suffix}_{key}" if suffix else str(key), item) for key, item in content.items()]
     elif isinstance(content, tuple):
         items = [(f"{suffix}_{index}", item) for index, item in enumerate(content)]
-    elif isinstance(content, Stack):
+    elif isinstance(content, (Stack, Parts)):
         raise ImportFailed(
             "forward returns a list whose length only run time knows",
             reason="unsupported_output",
-            hint="stack it into one tensor",
+            hint=content.hint,
         )
     else:
         return [] if value is None else [(suffix, value)]

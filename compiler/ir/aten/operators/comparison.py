@@ -16,6 +16,7 @@ from compiler.ir.ops.math import reduce as rd
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs as pw
 from compiler.ir.ops.pointwise.shifts import shift
+from compiler.ir.ops.shape import layout
 from compiler.ir.shapes import extents as ex
 
 
@@ -184,6 +185,29 @@ def allclose(b: Builder, node: Node) -> Any:
     close = isclose(b, node)
     every = rd.reduce(b, close, "min", list(range(len(close.shape))), False)
     return number_of(b, every, Number.BOOL)
+
+
+@op("equal")
+def equal(b: Builder, node: Node) -> Any:
+    """True for tensors of one shape all of whose elements are equal; a tensor is equal to itself,
+    NaN or not.
+    """
+    if node.ref("self") is node.ref("other"):
+        return True
+    x, y = node.value("self"), node.value("other")
+    if len(x.shape) != len(y.shape):
+        return False
+    alike: Any = True
+    for have, want in zip(x.shape, y.shape, strict=True):
+        alike = ex.both(alike, layout.settle(b, ex.equal(have, want)))
+    if alike is False:
+        return False
+    for axis, ends in enumerate(zip(x.shape, y.shape, strict=True)):
+        end = b.facts.simplify(ex.minimum(*ends))
+        x, y = (layout.strided_slice(b, value, axis, 0, end, 1) for value in (x, y))
+    same = ew.compare(b, x, y, "equal")
+    every = rd.reduce(b, same, "min", list(range(len(same.shape))), False)
+    return ex.both(alike, number_of(b, every, Number.BOOL))
 
 
 def _magnitude(b: Builder, x: Value) -> Value:

@@ -4,7 +4,9 @@ from typing import Any
 
 from tvm.ir import Expr as PrimExpr
 
-from compiler.ir.aten.memory import DictBox, ListBox, Ref, Stack
+from compiler.ir.aten.lists import take_item
+from compiler.ir.aten.lists import unpack as unpack_items
+from compiler.ir.aten.memory import DictBox, ListBox, Parts, Ref, Stack
 from compiler.ir.aten.node import Node
 from compiler.ir.aten.operators.numbers import decide, same_values
 from compiler.ir.aten.registry import plain
@@ -12,7 +14,6 @@ from compiler.ir.aten.structure import kind_of
 from compiler.ir.graph.builder import Builder
 from compiler.ir.ops.shape import control, layout
 from compiler.ir.shapes import extents as ex
-from compiler.ir.shapes.extents import Extent
 
 
 def _content(node: Node, box: Any) -> Any:
@@ -56,14 +57,8 @@ def unpack(b: Builder, node: Node) -> Any:
     """The items, as many as there are outputs."""
     content = _content(node, node.args[0])
     count = len(list(node.raw.outputs()))
-    if isinstance(content, Stack):
-        b.require(
-            ex.equal(content.length, count), f"a list of {content.length} is unpacked into {count}"
-        )
-        content = tuple(_item(b, node, content, index) for index in range(count))
-    if len(content) != count:
-        node.fail(f"a list of {len(content)} is unpacked into {count}", reason="shape")
-    return content[0] if count == 1 else content
+    items = unpack_items(node.memory, content, count)
+    return items[0] if count == 1 else items
 
 
 @plain("prim::TupleIndex", "__getitem__")
@@ -74,8 +69,8 @@ def get_item(b: Builder, node: Node) -> Any:
         if index not in content:
             node.fail(f"the dict has no key {index!r}", reason="index")
         return content[index]
-    if isinstance(content, Stack):
-        return _item(b, node, content, node.as_extent(index, "index"))
+    if isinstance(content, (Stack, Parts)):
+        return take_item(node.memory, content, node.as_extent(index, "index"))
     position = b.facts.simplify(index) if isinstance(index, PrimExpr) else index
     if isinstance(position, PrimExpr) and all(kind_of(item) is not None for item in content):
         return _chosen(b, content, position)
@@ -99,22 +94,17 @@ def _chosen(b: Builder, items: tuple[Any, ...], index: PrimExpr) -> Any:
     return b.facts.simplify(result)
 
 
-def _item(b: Builder, node: Node, stack: Stack, index: Extent) -> Ref:
-    """One item of a stack."""
-    first = layout.within(b, index, stack.length, "a list")
-    return node.memory.item(layout.select(b, stack.tensor, 0, first))
-
-
 @plain("prim::TupleSlice", "slice")
 def slice_items(b: Builder, node: Node) -> Any:
     """Part of a list, tuple or string."""
     content = _content(node, node.args[0])
     if node.kind == "prim::TupleSlice":
         return content[node.raw.i("beg") : node.raw.i("end")]
-    if isinstance(content, Stack):
+    if isinstance(content, (Stack, Parts)):
         node.fail(
             "part of a list whose length only run time knows is not supported",
             reason="data_dependent",
+            hint=content.hint,
         )
     bounds = [
         None if item is None else b.facts.simplify(node.as_extent(item, "bound"))
@@ -130,18 +120,22 @@ def slice_items(b: Builder, node: Node) -> Any:
 def length(b: Builder, node: Node) -> Any:
     """How many items."""
     content = _content(node, node.args[0])
-    return content.length if isinstance(content, Stack) else len(content)
+    return content.length if isinstance(content, (Stack, Parts)) else len(content)
 
 
 @plain("append")
 def append(b: Builder, node: Node) -> Any:
     """One more item."""
     box, item = node.args
-    content = node.memory.content(box)
-    node.memory.write(
-        box, _pushed(b, node, content, item) if isinstance(content, Stack) else (*content, item)
-    )
+    node.memory.write(box, _extended(b, node, node.memory.content(box), item))
     return box
+
+
+def _extended(b: Builder, node: Node, content: Any, item: Any) -> Any:
+    """What a list holds with one more item."""
+    if isinstance(content, Stack):
+        return _pushed(b, node, content, item)
+    return (*(node.items(node.names[0]) if isinstance(content, Parts) else content), item)
 
 
 def _pushed(b: Builder, node: Node, stack: Stack, item: Any) -> Stack:
@@ -155,14 +149,14 @@ def extend(b: Builder, node: Node) -> Any:
     """All items of another list."""
     box, other = node.args
     content, added = node.memory.content(box), node.memory.content(other)
-    if isinstance(added, Stack):
+    if isinstance(added, (Stack, Parts)):
         node.fail(
-            "a list is extended by one whose length only run time knows", reason="data_dependent"
+            "a list is extended by one whose length only run time knows",
+            reason="data_dependent",
+            hint=added.hint,
         )
     for item in added:
-        content = (
-            _pushed(b, node, content, item) if isinstance(content, Stack) else (*content, item)
-        )
+        content = _extended(b, node, content, item)
     node.memory.write(box, content)
     return box
 
@@ -208,7 +202,7 @@ def reverse(b: Builder, node: Node) -> None:
             Stack(layout.strided_slice(b, content.tensor, 0, -1, -layout.INT64_MAX, -1)),
         )
     else:
-        node.memory.write(node.args[0], content[::-1])
+        node.memory.write(node.args[0], node.items(node.names[0])[::-1])
 
 
 @plain("_set_item")
@@ -231,7 +225,8 @@ def copy_list(b: Builder, node: Node) -> Any:
     content = _content(node, node.args[0])
     if isinstance(content, dict):
         return node.memory.cell(dict(content), DictBox)
-    return node.memory.cell(content if isinstance(content, Stack) else tuple(content), ListBox)
+    items = content if isinstance(content, (Stack, Parts)) else tuple(content)
+    return node.memory.cell(items, ListBox)
 
 
 @plain("__contains__")
@@ -241,7 +236,7 @@ def contains(b: Builder, node: Node) -> Any:
     if isinstance(content, (dict, str)):
         return item in content
     present: Any = False
-    for other in content:
+    for other in node.items(node.names[0]):
         same = same_values(b, node, item, other)
         present = same if present is False else ex.either(present, same)
     return decide(b, present)

@@ -1,12 +1,14 @@
 """Operators that join, repeat, mirror and pad tensors."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from tvm import te, tirx
 
 from compiler.ir.aten.dtypes import result_type
-from compiler.ir.aten.memory import ListBox, Ref, Stack
+from compiler.ir.aten.lists import stack_parts
+from compiler.ir.aten.memory import ListBox, Parts, Ref, Stack
 from compiler.ir.aten.node import Node
 from compiler.ir.aten.operands import operand
 from compiler.ir.aten.registry import op
@@ -25,10 +27,17 @@ from compiler.ir.shapes.facts import UNBOUNDED
 from compiler.ir.shapes.index_bounds import USUAL
 
 
+def _list_of(node: Node, name: str) -> Any:
+    """What a list holds."""
+    item = node.get(name)
+    return node.memory.content(item) if isinstance(item, ListBox) else item
+
+
 def _stack_of(node: Node, name: str) -> Stack | None:
     """The list as a stack where only run time knows its length."""
-    item = node.get(name)
-    content = node.memory.content(item) if isinstance(item, ListBox) else item
+    content = _list_of(node, name)
+    if isinstance(content, Parts):
+        return stack_parts(node.memory, content)
     return content if isinstance(content, Stack) else None
 
 
@@ -41,6 +50,11 @@ def promote(b: Builder, values: Sequence[Value]) -> list[Value]:
 @op("cat", "concat", "concatenate")
 def cat(b: Builder, node: Node) -> Value:
     """Tensors joined along an axis; empty vectors do not count."""
+    parts = _list_of(node, "tensors")
+    if isinstance(parts, Parts):
+        source = node.memory.read(parts.source)
+        if node.axis("dim", len(source.shape), 0) == parts.axis:
+            return source
     stack = _stack_of(node, "tensors")
     if stack is not None:
         return _joined_stack(b, node, stack.tensor)

@@ -123,7 +123,8 @@ def add(b: Builder, node: Node) -> Any:
     """Numbers added, lists or strings joined."""
     one, other = node.args[0], node.args[1]
     if isinstance(one, ListBox):
-        return node.memory.cell((*node.memory.content(one), *node.memory.content(other)), ListBox)
+        joined = (item for name in node.names[:2] for item in node.items(name))
+        return node.memory.cell(tuple(joined), ListBox)
     if isinstance(one, str):
         return one + other
     return _apply(b, node, operator.add, ex.add, lambda p, q: Measured(ew.add(b, p, q)), one, other)
@@ -134,8 +135,9 @@ def mul(b: Builder, node: Node) -> Any:
     """Numbers multiplied, a list repeated."""
     one, other = node.args[0], node.args[1]
     if isinstance(one, ListBox) or isinstance(other, ListBox):
-        box, count = (one, other) if isinstance(one, ListBox) else (other, one)
-        return node.memory.cell(node.memory.content(box) * node.as_extent(count, "count"), ListBox)
+        side = 0 if isinstance(one, ListBox) else 1
+        items, count = node.items(node.names[side]), node.int(node.names[1 - side])
+        return node.memory.cell(items * count, ListBox)
     return _apply(
         b, node, operator.mul, ex.mul, lambda p, q: Measured(ew.multiply(b, p, q)), one, other
     )

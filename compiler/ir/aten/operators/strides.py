@@ -1,4 +1,6 @@
-"""Views by strides, of tensors that are known to lie in memory in their order."""
+"""Views by strides, of tensors that are known to lie in memory in their order, and where tensors
+begin.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from tvm import te
 
 from compiler.ir.aten.memory import Step
 from compiler.ir.aten.node import Node
-from compiler.ir.aten.registry import view
+from compiler.ir.aten.registry import op, view
 from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.ops.shape import layout
@@ -53,3 +55,31 @@ def as_strided(b: Builder, node: Node) -> Step:
         )
 
     return step
+
+
+@op("sym_storage_offset")
+def storage_offset(b: Builder, node: Node) -> int:
+    """Where a tensor begins in memory: an input at 0. Of views torch.export asserts that it is not
+    negative, which holds of all.
+    """
+    source = node.ref("self")
+    (offset,) = node.raw.outputs()
+    is_input = source.cell.in_order and not source.steps
+    if not is_input and not all(map(_asserts_nonnegative, offset.uses())):
+        node.fail(
+            "where a view begins in memory is not known",
+            reason="unsupported_form",
+            hint="leave storage_offset() out of the model",
+        )
+    return 0
+
+
+def _asserts_nonnegative(user: Any) -> bool:
+    """True for an assertion, or a comparison with 0 that assertions alone read."""
+    # A program of torch.export counts what reads a comparison among what reads its sides.
+    if user.kind() == "aten::_assert_scalar":
+        return True
+    if user.kind() != "aten::ge" or list(user.inputs())[1].toIValue() != 0:
+        return False
+    (result,) = user.outputs()
+    return all(reader.kind() == "aten::_assert_scalar" for reader in result.uses())

@@ -1,5 +1,6 @@
 """Comparison against torch, the axes symbolic."""
 
+import numpy as np
 import torch
 
 from tests.compiler.ir.torchscript.running import check, script
@@ -58,3 +59,31 @@ def test_all_are_close() -> None:
             return torch.tensor([torch.allclose(x, y, 0.5, 8.0), torch.allclose(x, x + 1e-9)])
 
     check(script(Close()), ("float32", "n,3"), ("float32", "n,3"))
+
+
+class Equal(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[bool, bool, bool, bool, bool]:
+        odd = x / (x - x)
+        return (
+            torch.equal(x, y),
+            torch.equal(x, x + 0),
+            torch.equal(odd, odd),
+            torch.equal(odd, odd + 0),
+            torch.equal(x, x[0]),
+        )
+
+
+def test_equal_tensors() -> None:
+    check(script(Equal()), ("float32", "n,3"), ("float32", "n,3"))
+
+
+def test_tensors_of_shapes_that_run_time_compares() -> None:
+    class Alike(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[bool, bool]:
+            return torch.equal(x, y), torch.equal(x * 0, y[:2] * 0)
+
+    compiled = check(script(Alike()), ("float32", "n,3"), ("float32", "m,3"), sizes=())
+    for rows in (1, 2, 3):
+        x, y = np.ones((2, 3), np.float32), np.ones((rows, 3), np.float32)
+        wanted = Alike()(torch.tensor(x), torch.tensor(y))
+        assert tuple(bool(value) for value in compiled(x=x, y=y).values()) == wanted

@@ -115,6 +115,14 @@ def parts(x: torch.Tensor, k: int) -> torch.Tensor:
     return torch.cat([second, first], 1)
 
 
+def last_part(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.split(x, k, 1)[-1]
+
+
+def balanced_part(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.tensor_split(x, k, 1)[0]
+
+
 def greatest(x: torch.Tensor, k: int) -> torch.Tensor:
     return torch.topk(x, k)[0]
 
@@ -179,7 +187,18 @@ def test_samples_are_of_either_sign_where_they_may(
         *(zeros, fewer_ones, full, count_up, count_down, count_to_zero, linspace, identity),
         *(window, tail, middle, column, part_from, part_to, repeat, interleave, roll, pad),
         *(expand_first, expand_last, classes, as_many_classes),
-        *(reshape, rows, parts, greatest, triangle, windows, windows_apart, pool),
+        *(
+            reshape,
+            rows,
+            parts,
+            last_part,
+            balanced_part,
+            greatest,
+            triangle,
+            windows,
+            windows_apart,
+            pool,
+        ),
         *(arithmetic, absolute, clamp, of_one_length, truncate),
     ],
 )
