@@ -12,6 +12,7 @@ from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Known, Value
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.shape import layout, sorting
+from compiler.ir.ops.shape.kth import select_kth
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
@@ -57,40 +58,50 @@ def unique(b: Builder, node: Node) -> list[Value]:
     return [values, inverse, counts][: len(list(node.raw.outputs()))]
 
 
-@op("median", "kthvalue")
+@op("kthvalue")
 def kth(b: Builder, node: Node) -> Any:
-    """The k-th least element along an axis and its index; the lower median is that of the
-    middle.
-    """
+    """The k-th least element along an axis and its index."""
+    x, k = node.value("self"), node.size("k")
+    if not x.shape:
+        b.same(k, 1, "kthvalue: a tensor of rank 0 has one element")
+        return [x, Known(np.asarray(0, np.int64), "int64")]
+    axis, rank = node.axis("dim", len(x.shape)), len(x.shape)
+    moved = layout.transpose(b, x, [*(i for i in range(rank) if i != axis), axis])
+    count = b.facts.simplify(ex.prod(moved.shape[:-1]))
+    rows = layout.reshape(b, moved, [count, moved.shape[-1]])
+    picked = [layout.reshape(b, v, moved.shape[:-1]) for v in select_kth(b, rows, k)]
+    keeps = node.bool("keepdim", False)
+    return [layout.unsqueeze(b, v, [axis]) for v in picked] if keeps else picked
+
+
+@op("median")
+def median(b: Builder, node: Node) -> Any:
+    """The lower median of all elements, or along an axis with its index."""
     x = node.value("self")
     if "dim" not in node.names:
         flat = layout.reshape(b, x, [b.facts.simplify(ex.prod(x.shape))])
         values, _ = sorting.top_k(b, flat, flat.shape[0], 0, False)
         middle = b.facts.simplify(ex.floordiv(ex.sub(flat.shape[0], 1), 2))
-        median = layout.strided_slice(b, values, 0, middle, b.facts.simplify(ex.add(middle, 1)), 1)
+        lower = layout.strided_slice(b, values, 0, middle, b.facts.simplify(ex.add(middle, 1)), 1)
         last = _last(b, values, 0)
-        return layout.squeeze(b, _where_nan(b, last, last, median), [0])
+        return layout.squeeze(b, _where_nan(b, last, last, lower), [0])
     values, indices = _ordered(b, node, x, None, False)
     if not x.shape:
         return [values, indices]
     axis = node.axis("dim", len(x.shape))
-    position = (
-        ex.sub(node.extent("k"), 1)
-        if node.kind == "aten::kthvalue"
-        else ex.floordiv(ex.sub(x.shape[axis], 1), 2)
-    )
+    position = ex.floordiv(ex.sub(x.shape[axis], 1), 2)
     picked = [
         layout.strided_slice(
             b, v, axis, b.facts.simplify(position), b.facts.simplify(ex.add(position, 1)), 1
         )
         for v in (values, indices)
     ]
-    if node.kind == "aten::median" and ew.is_float(x.dtype):
+    if ew.is_float(x.dtype):
         last = _last(b, values, axis)
         first = sorting.arg_extreme(b, x, axis, True, False, nan=True)
         picked = [
-            _where_nan(b, last, other, median)
-            for other, median in zip((last, first), picked, strict=True)
+            _where_nan(b, last, other, lower)
+            for other, lower in zip((last, first), picked, strict=True)
         ]
     return picked if node.bool("keepdim", False) else [layout.squeeze(b, v, [axis]) for v in picked]
 
