@@ -70,8 +70,9 @@ class _Dequantized:
     def transpose(self) -> _Dequantized:
         """A matrix the other way round."""
         zero = None if self.zero is None else self.zero.T
-        parts = {"integers": self.integers.T, "scale": self.scale.T, "zero": zero}
-        return replace(self, **parts, axis=1 - self.axis % 2)
+        return replace(
+            self, integers=self.integers.T, scale=self.scale.T, zero=zero, axis=1 - self.axis % 2
+        )
 
 
 class _Writer(NodeWriter):
