@@ -74,7 +74,7 @@ class Stack:
 
     @property
     def hint(self) -> str:
-        """What to do where a list of a certain length is needed."""
+        """Advice where a list of a certain length is needed."""
         return "stack it into one tensor"
 
 

@@ -132,7 +132,7 @@ def append(b: Builder, node: Node) -> Any:
 
 
 def _extended(b: Builder, node: Node, content: Any, item: Any) -> Any:
-    """What a list holds with one more item."""
+    """The content of a list with one more item."""
     if isinstance(content, Stack):
         return _pushed(b, node, content, item)
     return (*(node.items(node.names[0]) if isinstance(content, Parts) else content), item)

@@ -28,7 +28,7 @@ from compiler.ir.shapes.index_bounds import USUAL
 
 
 def _list_of(node: Node, name: str) -> Any:
-    """What a list holds."""
+    """The content of a list."""
     item = node.get(name)
     return node.memory.content(item) if isinstance(item, ListBox) else item
 
