@@ -76,28 +76,32 @@ def cases(exported: Iterable[Case]) -> Iterator[Case]:
             yield dataclasses.replace(case, export=saved, exporter=exporter)
 
 
-_LEAST, _LEAST_BY_NAME = 64, {"vit_interpolated": 72}
+_LEAST = {"height": 64, "width": 64, "samples": 720}
+_LEAST_BY_NAME = {"vit_interpolated": {"height": 72, "width": 72}}
 _SIDED = ("timm_byobnet", "timm_edgenext", "timm_resnetv2", "tv_squeezenet")
 """torch.export finds guards on the sides of their images: those are fixed."""
 
 
 def _enlarge(case: Case) -> Case:
-    """The case with images of at least 64 pixels, or of one size, and no empty axes: torch.export
-    takes axes of 0 and 1 for constants, as feature maps of 32 pixels become. Where images are of
-    the size of the model's positions, a program that interpolates them refuses them.
+    """The case with images of at least 64 pixels, or of one size, sounds of at least 720 samples,
+    and no empty axes: torch.export takes axes of 0 and 1 for constants, as feature maps of 32
+    pixels and frames of 400 samples become. Where images are of the size of the model's positions,
+    a program that interpolates them refuses them.
     """
-    least = _LEAST_BY_NAME.get(case.name, _LEAST)
-    sides = [name for name in ("height", "width") if case.dims.get(name, "").startswith("32:")]
-    dims = {name: case.dims[name].replace("32:", f"{least}:", 1) for name in sides}
-    empty = [name for name, text in case.dims.items() if text.startswith("0:")]
-    dims |= {name: case.dims[name].replace("0:", "1:", 1) for name in empty}
-    points = tuple(
-        {name: max(size, least if name in sides else 1) for name, size in point.items()}
-        for point in case.points
-    )
     if case.name in _SIDED:
         return dataclasses.replace(case, dims={"batch": "1:8"}, points=BATCHES)
-    return dataclasses.replace(case, dims={**case.dims, **dims}, points=points)
+    leasts = dict.fromkeys(case.dims, 1) | _LEAST | _LEAST_BY_NAME.get(case.name, {})
+    points = tuple(
+        {name: max(size, leasts[name]) for name, size in point.items()} for point in case.points
+    )
+    dims = {name: _raise_least(text, leasts[name]) for name, text in case.dims.items()}
+    return dataclasses.replace(case, dims=dims, points=points)
+
+
+def _raise_least(dim: str, least: int) -> str:
+    """The range `LOW:HIGH`, perhaps `%MULTIPLE`, from `least` on, if it begins below."""
+    low, colon, rest = dim.partition(":")
+    return f"{least}:{rest}" if colon and int(low) < least else dim
 
 
 def read_points(path: Path, part: str) -> list[Feed]:
