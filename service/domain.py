@@ -24,6 +24,8 @@ class EventType(StrEnum):
 
     BUILD_QUEUED: a build went back to the queue or began to wait for an equal one; `data.reason`
     is the cause.
+    BUILD_STARTED: `data.worker`, `attempt`, `action_key`, and `expected_seconds`, which the last
+    build of its model took, where there was one.
     BUILD_STAGE: `data.stage`, and `data.message` where the stage reports its step, with `done` of
     `total` parts and `seconds_left` where it has some.
     BUILD_LOG: `data.line`. BUILD_FINISHED: `data.state`, `cached`, `artifact`, `error`.

@@ -71,6 +71,8 @@ def _show(event: JobEvent, progress: BuildProgress, verbose: bool) -> None:
     match event:
         case JobEvent(target=str(target), type="build.stage", data={"stage": _} as step):
             progress.show_step(target, step)
+        case JobEvent(target=str(target), type="build.started", data=start):
+            progress.start(target, start.get("expected_seconds"))
         case JobEvent(target=str(target), type="build.queued", data={"reason": reason}):
             progress.say(target, f"queued: {reason}")
         case JobEvent(target=str(target), type="build.finished", data={"state": state, **rest}):

@@ -24,7 +24,7 @@ from rich.progress import (
 
 from relaxd.cli.console import stderr
 from relaxd.contract.states import Stage, State
-from relaxd.contract.steps import describe_step
+from relaxd.contract.steps import describe_seconds, describe_step
 
 QUIET_S = 10.0
 """Seconds after which a line is printed for a step of which only the counts change."""
@@ -82,11 +82,13 @@ class BuildProgress:
             TextColumn("{task.fields[target]}"),
             TextColumn("{task.description}"),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[expected]}", style="dim"),
             console=self._console,
             disable=not self._console.is_terminal,
         )
         self._tasks: dict[str, TaskID] = {
-            target: self._live.add_task("queued", total=1, target=target) for target in targets
+            target: self._live.add_task("queued", total=1, target=target, expected="")
+            for target in targets
         }
 
     def __enter__(self) -> "BuildProgress":
@@ -109,6 +111,20 @@ class BuildProgress:
         elif target in self._tasks:
             self._live.update(self._tasks[target], description=text)
 
+    def start(self, target: str, expected: object = None) -> None:
+        """Counts the time of the build for `target` from now on.
+
+        expected: seconds that the last build of its model took, where the service knows that.
+        """
+        if target not in self._tasks:
+            return
+        self._live.reset(self._tasks[target], description="starting")
+        if isinstance(expected, int | float) and 0 < expected < math.inf:
+            took = describe_seconds(expected)
+            if self._live.disable:
+                self.say(target, f"started; the last build took {took}")
+            self._live.update(self._tasks[target], expected=f"of about {took}")
+
     def show_step(self, target: str, step: Mapping[str, Any]) -> None:
         """Shows the step, as `describe_step` takes it, with the number of its stage; in lines the
         counts of a step only where nothing was printed for a while.
@@ -129,7 +145,7 @@ class BuildProgress:
         """Shows the outcome of the build for `target`."""
         self.say(target, mark(state) + (f" {note}" if note else ""))
         if target in self._tasks:
-            self._live.update(self._tasks[target], completed=1)
+            self._live.update(self._tasks[target], completed=1, expected="")
 
     def log(self, line: str) -> None:
         """Shows a line that the compiler printed."""

@@ -1,6 +1,7 @@
 """Claiming: a worker leases a queued build, or leaves it to wait for an equal running one."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
@@ -14,6 +15,7 @@ from service.db.transaction import Transaction
 from service.domain import Build, Claim, EventType, Job, Outcome
 from service.errors import StaleClaim
 from service.usecases.builds import ending, scheduling
+from service.usecases.builds.expecting import seconds_of_last_build
 from service.usecases.tenants import sharing
 
 FOREIGN = "another"
@@ -27,6 +29,22 @@ class _Key:
     digest: str
     flight_key: str
     shared: bool
+
+
+@dataclass(frozen=True)
+class Start:
+    """Who starts a build, and how many seconds the last one of its model took, None where there was
+    none.
+    """
+
+    worker: str
+    expected_seconds: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The data of the event."""
+        if self.expected_seconds is None:
+            return {"worker": self.worker}
+        return {"worker": self.worker, "expected_seconds": round(self.expected_seconds, 1)}
 
 
 def take(core: Core, build_id: str, worker: str) -> Claim | None:
@@ -43,10 +61,11 @@ def take(core: Core, build_id: str, worker: str) -> Claim | None:
         _refuse(core, build, Outcome(State.FAILED, error=error.failure))
         return None
     key = _key(core, job.tenant, digest)
+    expected = seconds_of_last_build(core, job, build.target)
     while True:
         try:
             with core.writing() as tx:
-                claim = _claim(core, tx, build, key, worker)
+                claim = _claim(core, tx, build, key, Start(worker, expected))
             return claim and replace(claim, asked_at=asked_at)
         except IntegrityError:
             # An equal build was claimed between our look and our write: this time we see it.
@@ -76,7 +95,7 @@ def _refuse(core: Core, build: Build, outcome: Outcome) -> None:
             tx.end(fresh, outcome)
 
 
-def _claim(core: Core, tx: Transaction, seen: Build, key: _Key, worker: str) -> Claim | None:
+def _claim(core: Core, tx: Transaction, seen: Build, key: _Key, start: Start) -> Claim | None:
     job = tx.job(seen.job_id)
     build = next(build for build in job.builds if build.id == seen.id)
     if build.state is not State.QUEUED:
@@ -99,7 +118,7 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: _Key, worker: str) -> 
     fence = build.fence + 1
     note = (
         EventType.BUILD_STARTED,
-        {"worker": worker, "attempt": build.attempts + 1, "action_key": key.flight_key},
+        {"attempt": build.attempts + 1, "action_key": key.flight_key, **start.to_json()},
     )
     tx.change(
         build,
@@ -108,7 +127,7 @@ def _claim(core: Core, tx: Transaction, seen: Build, key: _Key, worker: str) -> 
         action_key=key.flight_key,
         fence=fence,
         attempts=build.attempts + 1,
-        worker=worker,
+        worker=start.worker,
         waiting_on=None,
         started_at=tx.now,
         lease_until=tx.now + core.settings.lease_s,

@@ -32,6 +32,32 @@ def test_a_terminal_shows_the_stage_the_points_and_what_remains(terminal: io.Str
     assert "native 6/7 verify: library at 3 of 9 [shapes], about 70 s left" in text
 
 
+def test_what_the_last_build_took_stands_beside_the_time(terminal: io.StringIO) -> None:
+    with progress.BuildProgress(["native"]) as shown:
+        shown.start("native", 44.6)
+        shown.show_step("native", count_points(3))
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
+    assert "0:00:00 of about 45 s" in text
+
+
+@pytest.mark.parametrize("expected", [None, "soon", -4, float("nan"), float("inf")])
+def test_without_an_earlier_build_nothing_is_expected(
+    terminal: io.StringIO, expected: object
+) -> None:
+    with progress.BuildProgress(["native"]) as shown:
+        shown.start("native", expected)
+    assert "about" not in terminal.getvalue()
+
+
+def test_lines_say_what_the_last_build_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = io.StringIO()
+    monkeypatch.setattr(progress, "stderr", lambda: Console(file=lines, width=100))
+    with progress.BuildProgress(["native"]) as shown:
+        shown.start("native", 190)
+        shown.start("native")
+    assert lines.getvalue() == "native: started; the last build took 3 min\n"
+
+
 @pytest.mark.parametrize(
     ("stage", "text"), [("publish", "native 8/8 publish"), ("polish", "native polish")]
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from relaxd.contract.request import CompileRequest
 from service.db.schema import builds, jobs
@@ -313,11 +313,18 @@ def test_a_build_shows_the_points_that_are_done_and_what_remains(
     ]
     steps[-1]["seconds_left"] = 11.6
     with crowded.services.core.writing() as tx:
-        tx.emit(running, "target-00", *((EventType.BUILD_STAGE, step) for step in steps))
+        start = (EventType.BUILD_STARTED, {"worker": "w", "expected_seconds": 61.2})
+        tx.emit(running, "target-00", start, *((EventType.BUILD_STAGE, step) for step in steps))
+        tx.connection.execute(
+            update(builds)
+            .where(builds.c.job_id == running, builds.c.target == "target-00")
+            .values(started_at=tx.now - 20)
+        )
     with open_page(chromium) as page:
         page.goto(f"{crowded.url}/#/jobs/{running}")
         row = page.get_by_label("Targets", exact=True).locator("li").first
         expect(row).to_contain_text("verify library at 6 of 8 shapes, about 12 s left")
+        expect(row).to_contain_text(re.compile(r"\d+ s of about 61 s"))
         log = page.get_by_role("log")
         expect(log).to_contain_text("verify: library at 6 of 8 shapes")
         expect(log).not_to_contain_text("library at 1 of 8 shapes")

@@ -19,6 +19,7 @@ export function Job({ who, route }) {
   const [trouble, setTrouble] = useState(null);
   const [place, setPlace] = useState(null);
   const [log, setLog] = useState([]);
+  const [news, setNews] = useState({});
   const [, redraw] = useState(0);
   const pending = useRef(null);
 
@@ -40,8 +41,11 @@ export function Job({ who, route }) {
       if (event.type === "build.log") setLog((old) => [...old, event].slice(-LOG_LINES));
       else if (event.type === "build.stage") {
         setLog((old) => [...(supersedes(event, old.at(-1)) ? old.slice(0, -1) : old), event].slice(-LOG_LINES));
-        setJob((old) => old && staged(old, event));
-      } else soon();
+        setNews((old) => ({ ...old, [event.target]: { ...old[event.target], stage: event.data.stage, step: event.data } }));
+      } else {
+        if (event.type === "build.started") setNews((old) => ({ ...old, [event.target]: { expected: event.data.expected_seconds } }));
+        soon();
+      }
     });
     return () => (stop.abort(), clearTimeout(pending.current));
   }, [id]);
@@ -66,7 +70,7 @@ export function Job({ who, route }) {
       </div>
     </div>
     <div class="stack">
-      <section class="card builds" aria-label="Targets"><${Builds} job=${job} place=${place} who=${who} /></section>
+      <section class="card builds" aria-label="Targets"><${Builds} job=${job} news=${news} place=${place} who=${who} /></section>
       ${job.builds.filter((build) => build.error).map((build) => html`<${Failure} key=${build.target} build=${build} several=${job.builds.length > 1} />`)}
       <div class="two">
         <section class="card" aria-labelledby="declared"><header><h2 id="declared">Declared</h2></header><${Declared} job=${job} /></section>
@@ -93,19 +97,16 @@ async function listen(id, signal, on) {
   }
 }
 
-const staged = (job, event) => ({
-  ...job,
-  builds: job.builds.map((build) => (build.target === event.target ? { ...build, stage: event.data.stage, step: event.data } : build)),
-});
-
 /** A later count of the same work takes the place of the one before it in the log. */
 const supersedes = (event, last) =>
   last?.data.total != null && event.data.total != null && last.target === event.target && last.data.stage === event.data.stage;
 
-function Builds({ job, place, who }) {
+/** news: by target what the events say of a build that runs: the stage, its step, and what the last build took. */
+function Builds({ job, news, place, who }) {
   const [first] = base.get();
+  const builds = job.builds.map((build) => (build.state === "running" ? { ...build, ...news[build.target] } : build));
   return html`<ol class="build-list">
-    ${job.builds.map((build, index) => html`<li key=${build.target} class="build-row">
+    ${builds.map((build, index) => html`<li key=${build.target} class="build-row">
       <${State} state=${build.state} />
       <div class="what">${build.artifact && may(who, "pull")
         ? html`<a href=${`./#/builds/${build.artifact.digest}`}>${build.target}</a>`
@@ -113,10 +114,15 @@ function Builds({ job, place, who }) {
       <${Track} build=${build} />
       <p class="now">${progress(build, index, place)}</p>
       <p class="num quiet">${build.artifact ? bytes(build.artifact.size) : ""}</p>
-      <p class="num quiet">${build.cached ? "from the cache" : build.started_at ? duration(between(build.started_at, build.finished_at)) : ""}</p>
+      <p class="num quiet">${build.cached ? "from the cache" : build.started_at ? elapsed(build) : ""}</p>
       <p class="acts">${build.artifact && may(who, "pull") && html`<${Compare} build=${build} job=${job} first=${first} />`}</p>
     </li>`)}
   </ol>`;
+}
+
+function elapsed(build) {
+  const taken = duration(between(build.started_at, build.finished_at));
+  return build.expected ? html`<span title="The last build of this model took so long">${taken} of about ${duration(build.expected)}</span>` : taken;
 }
 
 function Compare({ build, job, first }) {
