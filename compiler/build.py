@@ -27,6 +27,7 @@ from compiler.ir.tflite.file import is_tflite
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, Progress
+from compiler.isolation.seldom import Seldom
 from compiler.isolation.stages import OnEvent, enter
 from compiler.isolation.step import Record
 from compiler.key import action_key
@@ -363,8 +364,12 @@ def _kernels(this: Build) -> "KernelCache | None":
         message = f"{reused} of {kernels} kernels were compiled by earlier builds"
         this.on_event(Progress(Stage.CODEGEN, message))
 
+    def count(done: int, total: int) -> None:
+        message = f"compiled {done} of {total} kernels"
+        this.on_event(Progress(Stage.CODEGEN, message, done, total))
+
     stored, fresh = Objects(Path(this.job.kernels)), Objects(Path(this.job.fresh_kernels))
-    return KernelCache(stored, fresh, canonical.library(), report, this.flavour)
+    return KernelCache(stored, fresh, canonical.library(), report, this.flavour, Seldom(count))
 
 
 def _dumps(this: Build, imported: "Imported") -> "tuple[Observer, ...]":

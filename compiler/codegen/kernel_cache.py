@@ -19,6 +19,7 @@ import tvm
 from tvm import tirx
 
 from compiler.codegen import kernel_records
+from compiler.codegen.side_by_side import OnDone
 from compiler.passes.cpu.recall import StoredKernel
 from compiler.passes.cpu.schedule import VIEW
 from compiler.passes.framework.attributes import OBJECT
@@ -33,15 +34,16 @@ _PARTS = ("tvm", "tvm_ffi", "llvm", "pipeline")
 """The versions that decide the code of given loops; C takes that of its compiler instead."""
 
 Report = Callable[[int, int], None]
-Compile = Callable[[tvm.IRModule], dict[str, bytes]]
-"""Gives the code of each program by its name."""
+Compile = Callable[[tvm.IRModule, OnDone], dict[str, bytes]]
+"""Gives the code of each program by its name, and says on the way how many have theirs."""
 
 
 @dataclass(frozen=True)
 class KernelCache:
     """earlier: objects of earlier builds, which are only read; fresh: receives those that this
     build compiles, and what it used; form: the library that writes canonical forms; report: gets
-    the number of kernels, and of those that were there; `flavour`: the library's backend;
+    the number of kernels, and of those that were there, before the others are compiled; `flavour`:
+    the library's backend; on_compiled: gets how many of the others are compiled, of how many;
     recalled_objects: by key, those that stand for kernels without loops, read ahead of a worker
     that removes old ones; used: the keys of what this build took from earlier ones.
     """
@@ -51,6 +53,7 @@ class KernelCache:
     form: Path
     report: Report = lambda kernels, stored: None
     flavour: Flavour = Flavour.VM
+    on_compiled: Report = lambda compiled, missing: None
     recalled_objects: dict[str, bytes] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
@@ -78,7 +81,13 @@ class KernelCache:
         keys = self._keys(rest, target)
         stored = {name: code for name, key in keys.items() if (code := self._get(key)) is not None}
         missing = {gvar: func for gvar, func in rest.items() if gvar.name_hint not in stored}
-        compiled = compile_missing(tvm.IRModule(missing, attrs=programs.attrs)) if missing else {}
+        self.report(len(programs.functions), len(stored) + len(stubs))
+        module = tvm.IRModule(missing, attrs=programs.attrs)
+
+        def count(done: int) -> None:
+            self.on_compiled(done, len(missing))
+
+        compiled = compile_missing(module, count) if missing else {}
         for name in compiled.keys() & keys.keys():
             self.fresh.put(keys[name], compiled[name])
         for name in marked.keys() & keys.keys():
@@ -86,7 +95,6 @@ class KernelCache:
         recalled = {name: self.recalled_objects[key] for name, key in stubs.items()}
         records = (marked[name] for name in stubs)
         self._note_use([*(keys[name] for name in stored), *stubs.values(), *records])
-        self.report(len(programs.functions), len(stored) + len(stubs))
         return {**stored, **compiled, **recalled}
 
     def compiled_c(self, described: str, compile_source: Callable[[], bytes]) -> bytes:

@@ -20,16 +20,22 @@ from compiler.targets import Target
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+OnDone = Callable[[int], None]
 
 
 def compile_each(
-    programs: tvm.IRModule, target: Target, observers: Sequence[Observer] = ()
+    programs: tvm.IRModule,
+    target: Target,
+    observers: Sequence[Observer] = (),
+    on_done: OnDone = lambda count: None,
 ) -> list[Any]:
     """One runtime module for each scheduled tensor program, in the order of their names."""
     lowering = Lowering(target, observers=observers)
     # Lowering one program while LLVM compiles another hides most of its time.
     return each(
-        lambda program: generate_code(lowering.lower(program), target), apart(programs).values()
+        lambda program: generate_code(lowering.lower(program), target),
+        apart(programs).values(),
+        on_done,
     )
 
 
@@ -42,10 +48,10 @@ def generate_code(functions: tvm.IRModule, target: Target) -> Any:
 
 
 def objects_of(
-    programs: tvm.IRModule, target: Target, observers: Sequence[Observer] = ()
+    programs: tvm.IRModule, on_done: OnDone, target: Target, observers: Sequence[Observer] = ()
 ) -> dict[str, bytes]:
     """The object of each scheduled tensor program, by its name."""
-    modules = compile_each(programs, target, observers)
+    modules = compile_each(programs, target, observers, on_done)
     return dict(zip(apart(programs), each(object_of, modules), strict=True))
 
 
@@ -77,9 +83,15 @@ def apart(programs: tvm.IRModule) -> dict[str, tvm.IRModule]:
     }
 
 
-def each(change: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+def each(
+    change: Callable[[Item], Result], items: Iterable[Item], on_done: OnDone = lambda count: None
+) -> list[Result]:
     """The results of `change` for all items, in order; TVM lets go of Python's lock while it
-    works.
+    works. on_done: gets in this thread how many are there, all before them included.
     """
+    results = []
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return list(pool.map(change, items))
+        for result in pool.map(change, items):
+            results.append(result)
+            on_done(len(results))
+    return results

@@ -11,7 +11,7 @@ from tvm import tirx
 
 from compiler.codegen.failing import failures
 from compiler.codegen.kernel_cache import KernelCache
-from compiler.codegen.side_by_side import apart, each, generate_code, object_of
+from compiler.codegen.side_by_side import OnDone, apart, each, generate_code, object_of
 from compiler.codegen.standalone import elf
 from compiler.passes.framework.observers import Observer
 from compiler.passes.lower.functions.c_interface import Kernel
@@ -74,7 +74,7 @@ def compile_apart(
         objects = (
             kernels.compile_all(programs, target, compile_missing)
             if kernels
-            else compile_missing(programs)
+            else compile_missing(programs, lambda count: None)
         )
         parts = {name: objects[name].partition(b"\n") for name in sorted(objects)}
         table = {name: Kernel.of_json(json.loads(head)) for name, (head, _, _) in parts.items()}
@@ -93,7 +93,9 @@ def _lowering(
     return Lowering(target, Interface(Flavour.STANDALONE, prefix, threads), observers)
 
 
-def _describe_each(programs: tvm.IRModule, target: Target, lowering: Lowering) -> dict[str, bytes]:
+def _describe_each(
+    programs: tvm.IRModule, on_done: OnDone, target: Target, lowering: Lowering
+) -> dict[str, bytes]:
     """By the name of each program a line that says what its function takes, and its object."""
 
     def describe(program: tvm.IRModule) -> bytes:
@@ -102,7 +104,7 @@ def _describe_each(programs: tvm.IRModule, target: Target, lowering: Lowering) -
         return json.dumps(asdict(kernel)).encode() + b"\n" + _object(code)
 
     modules = apart(programs)
-    return dict(zip(modules, each(describe, modules.values()), strict=True))
+    return dict(zip(modules, each(describe, modules.values(), on_done), strict=True))
 
 
 def _programs(module: tvm.IRModule) -> tvm.IRModule:

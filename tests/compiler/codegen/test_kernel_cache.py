@@ -34,6 +34,7 @@ class Builds:
 
     folder: Path
     counts: list[tuple[int, int]] = field(default_factory=list)
+    compiled: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def stored(self) -> KernelObjects:
@@ -43,7 +44,11 @@ class Builds:
         def report(taken: int, compiled: int) -> None:
             self.counts.append((taken, compiled))
 
-        return KernelCache(self.stored.objects, Objects(fresh), canonical.library(), report)
+        def count(done: int, total: int) -> None:
+            self.compiled.append((done, total))
+
+        form = canonical.library()
+        return KernelCache(self.stored.objects, Objects(fresh), form, report, on_compiled=count)
 
     def run(self, graph: Any, target: Target = HOST) -> bytes:
         """The library."""
@@ -72,6 +77,7 @@ def test_libraries_are_equal_byte_for_byte(target: Target, builds: Builds, tmp_p
     assert builds.run(SOFTMAX, target) == uncached
     (kernels, none), (again, all_of_them) = builds.counts
     assert none == 0 < kernels == again == all_of_them
+    assert builds.compiled == [(done, kernels) for done in range(1, kernels + 1)]
 
 
 def test_what_changed_is_compiled(builds: Builds, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def run(core, runner, clock, job, seconds):
 
 
 def start_build(core, jobs, job):
-    """What the event of the build's start says."""
+    """Claim the build; the seconds that the event of its start has."""
     assert claiming.take(core, job.builds[0].id, "worker")
     events = [e.data for e in jobs.events(job.id) if e.type is EventType.BUILD_STARTED]
     return events[-1].get("expected_seconds")
