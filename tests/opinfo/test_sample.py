@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from tests.opinfo.engines import differs
-from tests.opinfo.entries import Entry, is_left_out, samples, symbolic_axes
+from tests.opinfo.entries import Entry, Sample, is_left_out, samples, symbolic_axes
+from tests.opinfo.ties import choose_alike
 
 pytestmark = pytest.mark.slow
 
@@ -81,3 +82,23 @@ def test_what_differs(have: Any, why: str | None) -> None:
     result = differs([have], wanted, wanted)
     assert (result is None) == (why is None)
     assert why is None or re.search(why, str(result))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "indices", "alike"),
+    [
+        ("topk", [[7, 7], [5, 3]], [[0, 2], [1, 0]], True),
+        ("topk", [[7, 7], [5, 3]], [[2, 0], [1, 2]], True),
+        ("topk", [[7, 7], [5, 3]], [[2, 2], [1, 2]], False),
+        ("topk", [[7, 7], [5, 3]], [[2, 1], [1, 2]], False),
+        ("topk", [[7, 7], [5, 3]], [[2, 0], [1, -1]], False),
+        ("topk", [[7, 6], [5, 3]], [[2, 0], [1, 2]], False),
+        ("sort", [[7, 7], [5, 3]], [[2, 0], [1, 2]], False),
+    ],
+)
+def test_indices_of_equal_elements(name: str, values: Any, indices: Any, alike: bool) -> None:
+    x = torch.tensor([[7, 1, 7], [3, 5, 3]])
+    sample = Sample(torch.topk, (x,), ((None, 2, 1), {}))
+    wanted = list(torch.topk(x, 2))
+    outputs = [np.array(values), np.array(indices)]
+    assert choose_alike(Entry(name, "int64"), sample, (x,), outputs, wanted) == alike
