@@ -45,8 +45,9 @@ units: env ## run `make test` whole as on each class of processor, one after ano
 		$(BIN)/python -m tests.vector_unit $$unit $(PARALLEL) $(ARGS) || exit 1; \
 	done
 
-emulation: env ## run libraries for 32-bit ARM, RISC-V and micro-controllers under emulators: minutes, of which most are spent once on their C libraries
+emulation: env ## run libraries for every processor but this one under emulators, MiniLM and a detector of text among them: a quarter of an hour, more where C libraries are not yet compiled
 	@RELAXD_EMULATION=all $(BIN)/python -m pytest $(PARALLEL) -m '' tests/compiler/test_cross.py tests/compiler/verify/emulation/test_standalone.py tests/compiler/verify/test_board.py tests/compiler/verify/test_board_integers.py tests/relaxd/packages/test_boards.py $(ARGS)
+	@$(BIN)/python -m tests.support.cpu_zoo
 
 fuzz: env ## compare random graphs with ONNX Runtime and float64; ARGS="--seconds 600 --seed 7 --geometry 512/32": two minutes unless asked
 	@$(BIN)/python -m tests.fuzz $(ARGS)

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from compiler import targets
-from compiler.targets import Runtime, Target
+from compiler.targets import Runtime, Target, TargetStatus
 from compiler.targets.architectures import ARCHITECTURES
+from compiler.verify.emulation import emulator
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.options import Flavour
 from relaxd.loader.bundles.bundle import read_manifest
@@ -38,12 +40,15 @@ _PAGES = (2, 3, 64, 64)
 CPUS = tuple(
     entry.name
     for entry in targets.registry()
-    if entry.device is None and entry.name != targets.NATIVE
+    if entry.device is None and entry.name != targets.NATIVE and not entry.platform.bare
 )
-_EMULATORS = tuple(
-    f"qemu-{architecture.emulation.program}-static"
-    for architecture in ARCHITECTURES
-    if architecture.emulation and architecture.emulation.program
+_EMULATORS = (
+    *(
+        f"qemu-{architecture.emulation.program}-static"
+        for architecture in ARCHITECTURES
+        if architecture.emulation and architecture.emulation.program
+    ),
+    "node",
 )
 
 
@@ -106,8 +111,8 @@ def compile_all(
         "--json",
     ]
     with tempfile.TemporaryDirectory() as folder:
-        for name in _EMULATORS:
-            Path(folder, name).symlink_to(Path("/usr/bin", name))
+        for program in filter(None, map(shutil.which, _EMULATORS)):
+            Path(folder, Path(program).name).symlink_to(program)
         done = subprocess.run(
             command,
             env={**os.environ, "PATH": folder},
@@ -186,6 +191,9 @@ def problems(library: Path, target: Target, manifest: Manifest) -> Iterator[str]
         map(int, target.platform.libc.split("."))
     ):
         yield f"it needs glibc {binaries.newest_glibc(library)}"
+    runs = not emulator.explain_missing(target, Flavour(manifest.flavour))
+    if runs and manifest.target["status"] not in (TargetStatus.EXECUTED, TargetStatus.EMULATED):
+        yield f"it is {manifest.target['status']}, where an emulator is installed"
     if manifest.load.arch != target.arch or manifest.load.os != target.platform.os:
         yield f"the manifest is of {manifest.load.os} on {manifest.load.arch}"
 
