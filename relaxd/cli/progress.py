@@ -21,6 +21,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TransferSpeedColumn,
 )
+from rich.table import Column
 
 from relaxd.cli.console import stderr
 from relaxd.contract.states import Stage, State
@@ -79,9 +80,10 @@ class BuildProgress:
         self._console: Console = stderr()
         self._live = Progress(
             SpinnerColumn(finished_text=" "),
+            # Of a narrow terminal only the description takes a second line.
             TextColumn("{task.fields[target]}"),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
+            TextColumn("{task.description}", table_column=Column()),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
             TextColumn("{task.fields[expected]}", style="dim"),
             console=self._console,
             disable=not self._console.is_terminal,

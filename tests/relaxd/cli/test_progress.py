@@ -40,6 +40,20 @@ def test_what_the_last_build_took_stands_beside_the_time(terminal: io.StringIO) 
     assert "0:00:00 of about 45 s" in text
 
 
+def test_a_terminal_of_few_columns_shows_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = io.StringIO()
+    console = Console(file=lines, force_terminal=True, width=60)
+    monkeypatch.setattr(progress, "stderr", lambda: console)
+    with progress.BuildProgress(["x86-64-v3"]) as shown:
+        shown.start("x86-64-v3", 44.6)
+        shown.show_step("x86-64-v3", count_points(3))
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", lines.getvalue())
+    assert "x86-64-v3 6/7 verify: library at 3" in text
+    assert " 0:00:00 of about 45 s" in text
+    assert "left" in text
+    assert "…" not in text
+
+
 @pytest.mark.parametrize("expected", [None, "soon", -4, float("nan"), float("inf")])
 def test_without_an_earlier_build_nothing_is_expected(
     terminal: io.StringIO, expected: object
