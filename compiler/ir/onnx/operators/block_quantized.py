@@ -89,17 +89,8 @@ def matmul_codes(b: Builder, node: Node) -> Value:
     another share a scale, over the ends of its rows.
     """
     x, depth, columns = node.value(0), node.attr("K"), node.attr("N")
-    if not node.attr("transB", 1):
-        node.fail(
-            "weights that are not transposed are not supported",
-            reason="unsupported_form",
-            hint="write them with onnxruntime.quantization.matmul_bnb4_quantizer",
-        )
     codebook, block = _codebook(node), node.attr("block_size")
-    # The first of two codes is in the upper half of a byte.
-    every = parts_of(constant(node, 1).reshape(-1), 4).reshape(-1, 2)[:, ::-1].reshape(-1)
-    codes = every[: columns * depth].reshape(columns, depth)
-    scales = constant(node, 2).reshape(-1).astype(np.float32)
+    codes, scales = _codes(node, depth, columns, block)
     own = math.gcd(depth, block)
     if own % _WORD == 0:
         # Where rows end within a block, its scale is that of several smaller ones.
@@ -110,6 +101,30 @@ def matmul_codes(b: Builder, node: Node) -> Value:
     spread = np.repeat(scales, block)[: columns * depth].reshape(columns, depth)
     weight = (codebook[codes] * spread).T.astype(np.dtype(x.dtype))
     return linear.matmul(b, x, Known(np.ascontiguousarray(weight), x.dtype))
+
+
+def _codes(node: Node, depth: int, columns: int, block: int) -> tuple[Array, Array]:
+    """Codes [columns, depth] and the float32 scales of blocks of them."""
+    if not node.attr("transB", 1):
+        node.fail(
+            "weights that are not transposed are not supported",
+            reason="unsupported_form",
+            hint="write them with onnxruntime.quantization.matmul_bnb4_quantizer",
+        )
+    if min(depth, columns, block) < 1:
+        node.fail("K, N and block_size must be at least 1", reason="attribute")
+    packed, scales = (constant(node, index).reshape(-1) for index in (1, 2))
+    count = columns * depth
+    wanted = -(-count // 2), -(-count // block)
+    if (packed.size, scales.size) != wanted or packed.dtype != np.uint8:
+        node.fail(
+            f"{columns} rows of {depth} codes in blocks of {block} take {wanted[0]} bytes and "
+            f"{wanted[1]} scales, these are {packed.size} {packed.dtype} and {scales.size}",
+            reason="shape",
+        )
+    # The first of two codes is in the upper half of a byte.
+    codes: Array = parts_of(packed, 4).reshape(-1, 2)[:, ::-1].reshape(-1)
+    return codes[:count].reshape(columns, depth), scales.astype(np.float32)
 
 
 def _codebook(node: Node) -> Array:

@@ -121,3 +121,12 @@ def test_other_forms_are_refused() -> None:
     next(one for one in proto.graph.node[0].attribute if one.name == "quant_type").i = 2
     with pytest.raises(ImportFailed, match="neither 0 "):
         build(proto)
+
+
+@pytest.mark.parametrize("name", ["K", "N", "block_size"])
+@pytest.mark.parametrize("value", [-64, 0, 1, 63, 1 << 40])
+def test_sizes_that_do_not_fit_are_refused(name: str, value: int) -> None:
+    proto = model(64, 5, 64, NF4)
+    next(one for one in proto.graph.node[0].attribute if one.name == name).i = value
+    with pytest.raises(ImportFailed, match=r"at least 1|take \d+ bytes and \d+ scales"):
+        build(proto)
