@@ -153,7 +153,7 @@ class _Rewriter(CallRewriter):
         ) and not np.array_equal(weight, np.rint(weight)):
             return self._winograd(data, weight, window)
         panel = panel_width(self.unit, columns)
-        packed = as_constant(pack_panels(weight.reshape(columns, -1).T, panel))
+        packed = as_constant(pack_panels(_as_bytes(weight).reshape(columns, -1).T, panel))
         # Zeros of padding stay zeros, whatever the factors are.
         plain = (height, width) == (1, 1) and not any(window.pads)
         gated = self._gated(data) if once and plain else None
@@ -319,13 +319,13 @@ def _panel_conv(
         value = window.read(data, n, y, x, kh, kw, c)
         return value if gate is None else value * gate[n, 0, 0, c]
 
+    def weight(o: Any) -> Any:
+        value = panels[o // panel, (kh * width + kw) * channels + c, o % panel]
+        return value if str(panels.dtype) == "float32" else value.astype("float32")
+
     return te.compute(
         (data.shape[0], *window.size(data.shape[1], data.shape[2]), tirx.IntImm("int64", columns)),
-        lambda n, y, x, o: te.sum(
-            read(n, y, x, kh, kw, c)
-            * panels[o // panel, (kh * width + kw) * channels + c, o % panel],
-            axis=[kh, kw, c],
-        ),
+        lambda n, y, x, o: te.sum(read(n, y, x, kh, kw, c) * weight(o), axis=[kh, kw, c]),
         name="conv",
     )
 

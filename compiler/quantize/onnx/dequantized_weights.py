@@ -1,5 +1,6 @@
 """A model whose dequantized constant weights stay integers: matmuls by them as MatMulNBits, rows of
-a dequantized table as dequantized rows. An import would dequantize constants once and for all.
+a dequantized table as dequantized rows, convolutions by integers whose results are scaled. An
+import would dequantize constants once and for all.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ Array = np.ndarray[Any, Any]
 
 
 def keep_weights_quantized(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with matmuls by blocks, and with tables that are dequantized behind Gather; itself
-    where it has neither.
+    """The model with matmuls by blocks, with tables that are dequantized behind Gather, and with
+    convolutions that are scaled behind; itself where it has none of them.
     """
     writer = _Writer(model)
     for node in model.graph.node:
-        if not (writer.multiply(node) or writer.gather(node)):
+        if not (writer.multiply(node) or writer.gather(node) or writer.convolve(node)):
             writer.nodes.append(node)
     if not writer.changed:
         return model
@@ -145,6 +146,38 @@ class _Writer(NodeWriter):
         self.changed = True
         return True
 
+    def convolve(self, node: onnx.NodeProto) -> bool:
+        """Writes a Conv by dequantized weights as one by their integers, whose results are scaled;
+        gives whether it is one. A channel by itself has few weights, and stays.
+        """
+        if node.op_type != "Conv" or node.domain not in ("", "ai.onnx"):
+            return False
+        right = self._dequantized(node.input[1])
+        integers = None if right is None else _channel_integers(right)
+        if right is None or integers is None:
+            return False
+        end = f"{node.output[0]}{_ENDING}"
+        one = self.constant(f"{end}_one", np.float32(1))
+        stored = self.constant(f"{end}_integers", integers)
+        weight = self.node("DequantizeLinear", f"{end}_weight", stored, one)
+        attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        result = self.node("Conv", f"{end}_conv", node.input[0], weight, label=node, **attributes)
+        self._scale_channels(node, result, right.scale, (-1, *[1] * (integers.ndim - 2)))
+        self.changed = True
+        return True
+
+    def _scale_channels(
+        self, node: onnx.NodeProto, result: str, scale: Array, channels: tuple[int, ...]
+    ) -> None:
+        """Writes the result of a Conv times the scales of its channels, and its bias."""
+        end, bias = f"{node.output[0]}{_ENDING}", node.input[2] if len(node.input) > 2 else ""
+        scales = self.constant(f"{end}_scale", scale.reshape(channels if scale.size > 1 else ()))
+        scaled = self.node("Mul", f"{end}_scaled" if bias else node.output[0], result, scales)
+        if bias:
+            shape = self.constant(f"{end}_shape", np.array([1, *channels], np.int64))
+            added = self.node("Reshape", f"{end}_bias", bias, shape)
+            self.node("Add", node.output[0], scaled, added)
+
     def _dequantized(self, name: str) -> _Dequantized | None:
         node = self.producers.get(name)
         if node is None or node.op_type != "DequantizeLinear":
@@ -168,6 +201,24 @@ class _Writer(NodeWriter):
             attributes.get("block_size", 0),
             attributes.get("axis", 1),
         )
+
+
+def _channel_integers(right: _Dequantized) -> Array | None:
+    """The integers of a Conv's weights less their zero points as int8, None where they do not fit,
+    or where scales are not float32 of the tensor or its output channels.
+    """
+    rank, has_rows = right.integers.ndim, right.scale.size > 1
+    if right.block or right.scale.dtype != np.float32 or (has_rows and right.axis != 0):
+        return None
+    if rank < 3 or right.integers.shape[1] == 1:
+        return None
+    zero = np.array(1 << right.bits - 1) if right.zero is None else right.zero
+    if any(part.size not in (1, right.integers.shape[0]) for part in (right.scale, zero)):
+        return None
+    zero = zero.reshape((-1, *[1] * (rank - 1)) if zero.size > 1 else ())
+    centred = right.integers.astype(np.int16) - zero
+    fits = centred.min() >= -128 and centred.max() <= 127
+    return centred.astype(np.int8) if fits else None
 
 
 def _unsigned(tensor: onnx.TensorProto, bits: int, signed: bool) -> Array:
@@ -205,6 +256,11 @@ def _blocks(right: _Dequantized) -> _Blocks | None:
     else:
         return None
     blocks = -(-depth // block)
+    for part in (right.scale, right.zero):
+        # What fits nothing is refused by the import.
+        fits = part is None or part.size == 1 or part.shape == (blocks, columns)
+        if not fits and (right.block or part is None or part.shape != (columns,)):
+            return None
 
     def spread(values: Array) -> Array:
         """Scales or zero points [N, blocks]."""

@@ -17,7 +17,7 @@ from tests.compiler.ranges import ranges_of
 
 op = relax.op
 FOUR_LANES = VectorUnit(vector_bits=128)
-DENSE = np.arange(96, dtype="float32").reshape(6, 2, 1, 8)
+DENSE = np.arange(96, dtype="float32").reshape(6, 2, 1, 8) + np.float32(0.5)
 """[O, kh, kw, C]."""
 TAPS = np.arange(20, dtype="float32").reshape(5, 1, 4, 1)
 

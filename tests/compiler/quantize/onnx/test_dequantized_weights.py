@@ -8,8 +8,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from compiler.bundle.weights import separate
+from compiler.ir import import_model
+from compiler.passes.manager import lower
 from compiler.quantize.onnx.dequantized_weights import keep_weights_quantized
-from tests.compiler.ir.onnx.running import build, model_of, normal
+from relaxd.contract.request import CompileRequest
+from tests.compiler.conftest import HOST
+from tests.compiler.ir.onnx.running import build, model_of, normal, session_of
+from tests.compiler.passes import lowered
 
 KINDS = {
     "int4": (TensorProto.INT4, -8, 7),
@@ -107,6 +113,68 @@ def test_linear_layers(kind: str, block: int, attributes: dict[str, Any], bias: 
         feed = {"x": normal(rows, 100)}
         (want,) = ReferenceEvaluator(model).run(None, feed)
         np.testing.assert_allclose(built.run(feed)[0], want, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "zero", "shape", "attributes"),
+    [
+        ("int8", 0, (24, 20, 3, 3), {"pads": [1, 0, 1, 2]}),
+        ("uint4", 7, (24, 20, 3, 3), {"strides": [2, 1], "dilations": [1, 2]}),
+        ("int8", 0, (70, 64, 1, 1), {}),
+        ("int4", -2, (32, 16, 3, 3), {"group": 2}),
+        ("int8", 0, (40, 32, 5), {}),
+    ],
+)
+def test_convolutions_of_floats(
+    kind: str, zero: int, shape: tuple[int, ...], attributes: dict[str, Any], per_channel: bool
+) -> None:
+    """Their weights stay bytes on every processor, and their results are those of the model."""
+    channels, axes = shape[1] * attributes.get("group", 1), "hv"[: len(shape) - 2]
+    code, low, high = KINDS[kind]
+    grid = (shape[0],) if per_channel else ()
+    values = np.random.default_rng(0).integers(low, high + 1, shape)
+    tensors = [
+        helper.make_tensor("w", code, shape, np.maximum(values, -127).reshape(-1).tolist()),
+        helper.make_tensor("z", code, grid, [zero] * max(grid[0] if grid else 1, 1)),
+    ]
+    scale = np.abs(normal(*grid)).astype(np.float32) / 50 + np.float32(0.01)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["real"], axis=0),
+        helper.make_node("Conv", ["x", "real", "b"], ["y"], **attributes),
+    ]
+    inputs = {"x": f"float32[n,{channels},{','.join(axes)}]"}
+    model = model_of(nodes, inputs, {"s": scale, "b": normal(shape[0])}, opset=21, outputs=["y"])
+    model.graph.initializer.extend(tensors)
+    model.ir_version = 10
+    rewritten, dims = keep_weights_quantized(model), dict.fromkeys(("n", *axes), (1, None))
+    built = lowered.build(rewritten, dims)
+    for images, extent in ((1, 5), (2, 14)):
+        feed = {"x": normal(images, channels, *[extent] * len(axes))}
+        (want,) = session_of(model).run(None, feed)
+        np.testing.assert_allclose(built.run(feed)[0], want, rtol=1e-4, atol=1e-3)
+    imported = import_model(rewritten, CompileRequest.of(dims=dims))
+    constants = separate(lower(imported.module, HOST, imported.ranges), smallest=1024).constants
+    assert {one.numpy().dtype for one in constants} == {np.dtype(np.int8)}
+
+
+@pytest.mark.parametrize("change", ["one channel each", "nine bits", "blocks"])
+def test_other_convolutions_stay_dequantized(change: str) -> None:
+    shape = (600, 1, 3, 3) if change == "one channel each" else (24, 20, 3, 3)
+    _, weight = integers("uint8", shape)
+    grid: tuple[int, ...] = (24, 20, 3, 1) if change == "blocks" else ()
+    more = {"axis": 3, "block_size": 3} if change == "blocks" else {}
+    zero = 90 if change == "nine bits" else 128
+    constants = {"s": np.full(grid, 0.5, np.float32), "z": np.full(grid, zero, np.uint8)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["real"], **more),
+        helper.make_node("Conv", ["x", "real"], ["y"], group=600 if shape[1] == 1 else 1),
+    ]
+    inputs = {"x": f"float32[n,{600 if shape[1] == 1 else 20},h,v]"}
+    model = model_of(nodes, inputs, constants, opset=21, outputs=["y"])
+    weight.name = "w"
+    model.graph.initializer.append(weight)
+    assert keep_weights_quantized(model) is model
 
 
 def test_scales_by_row_stay_dequantized() -> None:

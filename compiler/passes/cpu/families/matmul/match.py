@@ -124,7 +124,7 @@ def match_matmul(program: Program, unit: VectorUnit) -> Matmul | Declined:
     """Read the program as a matmul by weights that are packed for the vector unit."""
     if program.stages[0].name == bfloat16.STAGE:
         return _match_bfloat16(program, unit)
-    contraction = read_contraction(program)
+    contraction = read_contraction(program, takes_bytes=True)
     if isinstance(contraction, Declined):
         return contraction
     width, depth = packed_width(contraction), contraction.depth
@@ -138,7 +138,8 @@ def match_matmul(program: Program, unit: VectorUnit) -> Matmul | Declined:
         return Declined(f"its panels of {width} columns do not fit the vectors of this target")
     if not contraction.from_zero:
         return Declined("its sum does not begin at zero")
-    if columns <= width and _is_faster_unpacked(contraction, unit):
+    is_float = dtype_of(contraction.right) == "float32"
+    if is_float and columns <= width and _is_faster_unpacked(contraction, unit):
         return Declined("its only panel needs no scratch memory")
     in_place = contraction.in_place
     run = None if in_place else contraction.inner_run
@@ -190,8 +191,10 @@ def _is_faster_unpacked(contraction: Contraction, unit: VectorUnit) -> bool:
     )
 
 
-def read_contraction(program: Program) -> Contraction | Declined:
-    """Read the program as a contraction over float32."""
+def read_contraction(program: Program, takes_bytes: bool = False) -> Contraction | Declined:
+    """Read the program as a contraction over float32; takes_bytes: its right side may be int8, of
+    which the product takes the floats.
+    """
     anchored = read_anchored(program)
     if anchored is None:
         return Declined("it is no reduction followed by elementwise stages")
@@ -201,12 +204,19 @@ def read_contraction(program: Program) -> Contraction | Declined:
     if dtype_of(anchored.anchor.value) != "float32":
         return Declined("its sum is not float32")
     # Either factor may be the side with the columns.
-    contraction = _with_sides(anchored, term.a, term.b)
+    right = _loaded_bytes(term.b) if takes_bytes else term.b
+    contraction = _with_sides(anchored, term.a, right)
     return (
         contraction
         if isinstance(contraction, Contraction)
         else _with_sides(anchored, term.b, term.a)
     )
+
+
+def _loaded_bytes(side: Expr) -> Expr:
+    """The load of a cast from int8, any other side as it is."""
+    is_cast = isinstance(side, prim.Cast) and isinstance(side.value, tvm.ir.TensorLoad)
+    return side.value if is_cast and dtype_of(side.value) == "int8" else side
 
 
 def _with_sides(anchored: AnchoredProgram, left: Expr, right: Expr) -> Contraction | Declined:

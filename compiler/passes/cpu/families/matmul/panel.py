@@ -37,7 +37,7 @@ from compiler.tir.building import (
     vectorize,
     when,
 )
-from compiler.tir.exprs import Expr, as_int, const, load, substitute
+from compiler.tir.exprs import Expr, as_int, const, dtype_of, load, substitute
 
 
 @dataclass(frozen=True)
@@ -334,6 +334,7 @@ def _emit_micro_kernel(
             k = first + step
             for i, lane in cells():
                 a, b = load(left, [starts[i] + k]), load(weights, [(panel + k) * nr + lane])
+                b = b if dtype_of(b) == "float32" else b.astype("float32")
                 store(acc, load(acc, [i, lane]) + a * b, i, lane)
         if not has_tile_epilogue(matmul, block.unit):
             add_chunk(block.results, start + first, results)
