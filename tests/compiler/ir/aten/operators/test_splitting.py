@@ -7,7 +7,7 @@ from torch import nn
 
 from compiler.errors import ImportFailed
 from compiler.ir.aten.operators.splitting import _count_chunks
-from tests.compiler.ir.torchscript.running import check, import_module, script, trace
+from tests.compiler.ir.torchscript.running import arguments, check, import_module, script, trace
 
 FLOATS = "float32"
 SIZES = (2, 3, 4, 5, 6, 7, 8, 9, 13)
@@ -170,3 +170,10 @@ def test_as_many_parts_as_a_tensor_says() -> None:
         assert length == count
     with pytest.raises(Exception, match="mismatch"):
         compiled(x=x, k=np.array(0))
+
+
+def test_a_number_of_parts_that_the_declared_size_does_not_have() -> None:
+    module = trace(lambda x: x.chunk(3), torch.zeros(5, 3))
+    (name,) = arguments(module)
+    with pytest.raises(ImportFailed, match="takes a list of 2 apart into 3"):
+        import_module(module, {name: "float32[4,3]"})
