@@ -1,13 +1,14 @@
 """A small graph of every kernel family."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
 
-from compiler.ir.ops.quantized.block_matmul import KERNEL_NAMES, Blocks, dequantize, real_at
+from compiler.ir.ops.quantized.block_matmul import CODES, KERNEL_NAMES, Blocks, dequantize, real_at
 from compiler.passes.cpu.families.attention import plan as attention_plan
 from compiler.passes.cpu.families.matmul import plan as matmul_plan
 from compiler.passes.cpu.families.matmul.plan import tiling_for
@@ -97,13 +98,18 @@ def quantized_matmul(depth: int, columns: int, zero: int = 0) -> Family:
     )
 
 
-def blockwise(bits: int, block: int, depth: int, columns: int) -> Family:
-    """Rows of floats by block-wise quantized weights, by the program that the importers write."""
+def blockwise(bits: int, block: int, depth: int, columns: int, codes: bool = False) -> Family:
+    """Rows of floats by block-wise quantized weights, or such of 4-bit codes, by the program that
+    the importers write.
+    """
     random = np.random.default_rng((bits, block, depth))
     blocks = -(-depth // block)
     numbers = random.integers(0, 256, (columns, blocks, block * bits // 8)).astype("uint8")
     scales, zeros = (random.random((columns, blocks)).astype("float32") for _ in range(2))
     table = Blocks(bits, block, depth, numbers, scales * 0.1, zeros * (1 << bits))
+    if codes:
+        codebook = random.standard_normal(16).astype("float32")
+        table = replace(table, zeros=None, codebook=codebook)
     weight = dequantize(table).astype("float64").T
 
     def graph(builder: Any, x: Any, residual: Any) -> Any:
@@ -115,7 +121,7 @@ def blockwise(bits: int, block: int, depth: int, columns: int) -> Family:
             )
 
         constants = [relax.const(tensor.data) for tensor in table.tensors]
-        name = KERNEL_NAMES[bits, False]
+        name = CODES if codes else KERNEL_NAMES[bits, False]
         result = builder.emit_te(matmul, x, *constants, primfunc_name_hint=name)
         return op.add(result, residual)
 
@@ -339,6 +345,7 @@ FAMILIES: dict[str, Family] = {
     "quantized matmul less a zero point": quantized_matmul(66, 30, 131),
     "numbers of 4 bits": blockwise(4, 16, 75, 45),
     "numbers of 8 bits": blockwise(8, 32, 64, 30),
+    "codes of 4 bits": blockwise(4, 16, 64, 45, codes=True),
     "quantized convolution": quantized_convolution(10, 20, 3, 2, 77),
     "convolution": convolution(16, 20, 3, 2),
     "convolution to many channels": convolution(16, 64, 3, 2),
