@@ -30,7 +30,11 @@ def batch_norm(b: Builder, node: Node) -> Any:
     weight = _or_ones(node.optional("weight"), mean)
     bias = _or_zeros(node.optional("bias"), mean)
     result = nn_norm.batch_norm(b, x, weight, bias, mean, variance, eps)
-    return [result, None, None] if len(list(node.raw.outputs())) == 3 else result
+    if len(list(node.raw.outputs())) != 3:
+        return result
+    # Outside of training there are no statistics of the batch.
+    none = Known(np.zeros(0, np.float32), "float32") if x.dtype == "float32" else None
+    return [result, none, none]
 
 
 def _or_ones(weight: Value | None, like: Value) -> Value:

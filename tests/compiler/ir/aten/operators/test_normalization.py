@@ -45,3 +45,10 @@ def test_softmax_of_rows_without_weight() -> None:
         return safe(masked, 1), safe(masked, 0, dtype=torch.float64), safe(x, -1)
 
     check(of, (FLOATS, "n,2"))
+
+
+def test_batch_norm_without_statistics_of_the_batch() -> None:
+    def of(x: torch.Tensor, mean: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.native_batch_norm(x, None, None, mean, mean * mean + 1, False, 0.1, 1e-5)
+
+    check(of, ("float32", "n,3,4"), ("float32", "3"))
