@@ -12,7 +12,7 @@ FAMILIES := tests/compiler/passes/cpu/families
 
 UNITS ?= 128/16 128/32 256/16 512/32
 
-.PHONY: help env demo test long robustness geometry units emulation fuzz hostile zoo stories snippets conformance opinfo images cluster check site structure fmt lock dist clean
+.PHONY: help env demo test long robustness geometry units emulators emulation fuzz hostile zoo stories snippets conformance opinfo images cluster check site structure fmt lock dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,8 +45,10 @@ units: env ## run `make test` whole as on each class of processor, one after ano
 		$(BIN)/python -m tests.vector_unit $$unit $(PARALLEL) $(ARGS) || exit 1; \
 	done
 
-emulation: env ## run libraries for every processor but this one under emulators, MiniLM and a detector of text among them: a quarter of an hour, more where C libraries are not yet compiled
+emulators: env ## run small libraries for 32-bit ARM, RISC-V and micro-controllers under emulators: minutes, of which most are spent once on their C libraries
 	@RELAXD_EMULATION=all $(BIN)/python -m pytest $(PARALLEL) -m '' tests/compiler/test_cross.py tests/compiler/verify/emulation/test_standalone.py tests/compiler/verify/test_board.py tests/compiler/verify/test_board_integers.py tests/relaxd/packages/test_boards.py $(ARGS)
+
+emulation: emulators ## the same, then MiniLM and a detector of text for every processor: a quarter of an hour more
 	@$(BIN)/python -m tests.support.cpu_zoo
 
 fuzz: env ## compare random graphs with ONNX Runtime and float64; ARGS="--seconds 600 --seed 7 --geometry 512/32": two minutes unless asked

@@ -1,5 +1,5 @@
 """Which tests run programs under an emulator whose C library zig has to compile first, which takes
-a minute for each platform where the cache is empty: those of `make emulation` alone.
+a minute for each platform where the cache is empty: those of `make emulators` alone.
 """
 
 import os
@@ -7,7 +7,7 @@ import os
 import pytest
 
 ALL = os.environ.get("RELAXD_EMULATION") == "all"
-with_c_library = pytest.mark.skipif(not ALL, reason="`make emulation` runs it")
+with_c_library = pytest.mark.skipif(not ALL, reason="`make emulators` runs it")
 
 
 def needs_c_library(arch: str) -> bool:
