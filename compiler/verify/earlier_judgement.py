@@ -27,12 +27,13 @@ class EarlierJudgement:
     """The word of an earlier build on the code of a library; by default none.
 
     record: its report, in part, None where there was none; key, fresh: under which name and where
-    this build leaves its own, for later ones.
+    this build leaves its own, for later ones; weights: the digest of this build's weights.
     """
 
     record: Mapping[str, Any] | None = None
     fresh: Objects | None = None
     key: str = ""
+    weights: str = ""
 
     @classmethod
     def of(
@@ -45,19 +46,25 @@ class EarlierJudgement:
     ) -> "EarlierJudgement":
         """That of the library in the bundle, among the objects of builds: of equal bytes, weights
         of equal shapes, an equal interface, equal compilers and references, of an equal request for
-        a model of equal structure, which are `asked`.
+        a model of equal structure, which are `asked`. None of equal weights: the same model built
+        again is compared whole, so that its bundle is the same.
         """
         interface = manifest.to_json()
         described = {
-            "library": hashlib.sha256((bundle / manifest.library).read_bytes()).hexdigest(),
+            "library": _digest_of(bundle / manifest.library),
             "interface": [interface[name] for name in ("inputs", "outputs", "dims", "weights")],
             "target": manifest.target,
             "asked": list(asked),
             "versions": versions.versions(),
         }
         key = hashlib.sha256(b"judgement\0" + canonical_bytes(described)).hexdigest()
-        content = Objects(stored).get(key)
-        return cls(None if content is None else json.loads(content), Objects(fresh), key)
+        content, weights = Objects(stored).get(key), ""
+        if (file := bundle / manifest.weights_file).exists():
+            weights = _digest_of(file)
+        record = None if content is None else json.loads(content)
+        if record is not None and record.get("weights", weights) == weights:
+            record = None
+        return cls(record, Objects(fresh), key, weights)
 
     @property
     def choice(self) -> Choice | None:
@@ -95,5 +102,12 @@ class EarlierJudgement:
             return {**report, "verified_up_to": greatest, "earlier": judged}
         passed = report["verdict"] == Verdict.PASSED and not says_little(report)
         if self.fresh is not None and passed:
-            self.fresh.put(self.key, canonical_bytes({name: report[name] for name in _RECORDED}))
+            record = {name: report[name] for name in _RECORDED}
+            self.fresh.put(self.key, canonical_bytes({**record, "weights": self.weights}))
         return report
+
+
+def _digest_of(file: Path) -> str:
+    """SHA-256 of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -84,6 +84,13 @@ def test_equal_code_with_other_weights_is_compared_at_two_points(builder: Builde
     assert builder.build(2.0)["earlier"] == second["earlier"]
 
 
+def test_the_same_model_again_is_compared_whole_and_its_report_is_the_same(
+    builder: Builder,
+) -> None:
+    first = builder.build()
+    assert builder.build() == first
+
+
 def damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights are written wrong from now on."""
     write = weights.write
