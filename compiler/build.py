@@ -27,9 +27,9 @@ from compiler.ir.tflite.file import is_tflite
 from compiler.isolation import output
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob, Progress
-from compiler.isolation.seldom import Seldom
 from compiler.isolation.stages import OnEvent, enter
 from compiler.isolation.step import Record
+from compiler.isolation.throttle import Throttle
 from compiler.key import action_key
 from compiler.profile import stage
 from compiler.quantize.measuring import Measurements
@@ -369,7 +369,7 @@ def _kernels(this: Build) -> "KernelCache | None":
         this.on_event(Progress(Stage.CODEGEN, message, done, total))
 
     stored, fresh = Objects(Path(this.job.kernels)), Objects(Path(this.job.fresh_kernels))
-    return KernelCache(stored, fresh, canonical.library(), report, this.flavour, Seldom(count))
+    return KernelCache(stored, fresh, canonical.library(), report, this.flavour, Throttle(count))
 
 
 def _dumps(this: Build, imported: "Imported") -> "tuple[Observer, ...]":

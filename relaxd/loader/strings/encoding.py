@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxd.errors import LoadContractError
-from relaxd.loader.strings.registry import Array, Run, list_of, operator, value_of
+from relaxd.loader.strings.registry import Array, Run, explain_lack, list_of, operator, value_of
 
 PACKAGE = "tokenizers"
 _PARTS = {
@@ -42,12 +41,8 @@ def _load(document: str) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise LoadContractError(
-            "the tokenizer of the model's texts",
-            need=f"the package {PACKAGE}",
-            have="none",
-            hint=f"pip install {PACKAGE}; or give the model's tokens in place of its texts",
-        ) from error
+        otherwise = "; or give the model's tokens in place of its texts"
+        raise explain_lack("the tokenizer of the model's texts", PACKAGE, otherwise) from error
     try:
         return Tokenizer.from_str(document)
     # It raises plain exceptions of its own.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from relaxd.errors import LoadContractError
+from relaxd.loader.strings.registry import explain_lack
 
 PACKAGE = "google-re2"
 
@@ -18,12 +18,7 @@ def compile_pattern(pattern: str, *, longest: bool = False) -> Any:
     try:
         import re2
     except ImportError as error:
-        raise LoadContractError(
-            "the patterns of the model's texts",
-            need=f"the package {PACKAGE}",
-            have="none",
-            hint=f"pip install {PACKAGE}",
-        ) from error
+        raise explain_lack("the patterns of the model's texts", PACKAGE) from error
     options = re2.Options()
     options.log_errors, options.longest_match = False, longest
     try:

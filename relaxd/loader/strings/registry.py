@@ -5,6 +5,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from relaxd.errors import LoadContractError
+
 Array: TypeAlias = np.ndarray[Any, Any]
 """Of numbers, or of objects that are `str`."""
 Run: TypeAlias = Callable[..., tuple[Array, ...]]
@@ -31,6 +33,13 @@ def map_strings(function: Callable[[str], Any], array: Array, dtype: Any = objec
     result = np.empty(array.shape, dtype)
     result.reshape(-1)[...] = [function(one) for one in array.reshape(-1)]
     return result
+
+
+def explain_lack(what: str, package: str, otherwise: str = "") -> LoadContractError:
+    """The error where a package is not installed that steps need; otherwise: what else to do."""
+    return LoadContractError(
+        what, need=f"the package {package}", have="none", hint=f"pip install {package}{otherwise}"
+    )
 
 
 def list_of(attributes: Mapping[str, Any], name: str, *kinds: type) -> list[Any]:

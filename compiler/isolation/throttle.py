@@ -6,7 +6,7 @@ from collections.abc import Callable
 _SECONDS = 1.0
 
 
-class Seldom:
+class Throttle:
     """Calls `report` with the counts that it is called with, once a second at most, and with the
     last of them in any case.
     """
