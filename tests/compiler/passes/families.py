@@ -170,13 +170,17 @@ def convolution(
     stride: int,
     groups: int = 1,
     takes: str = "matmul",
+    scale: float = 0.2,
 ) -> Family:
-    """Padded by half a window, with a bias and a rectifier."""
+    """Padded by half a window, with a bias and a rectifier; scale: of the weights, which from 8 on
+    are integers of 8 bits.
+    """
     weight, bias, pad = (
-        _constant(out, channels // groups, kernel, kernel, scale=0.2),
+        _constant(out, channels // groups, kernel, kernel, scale=scale),
         _constant(1, out, 1, 1),
         kernel // 2,
     )
+    weight = np.clip(np.rint(weight), -128, 127) if scale >= 8 else weight
 
     def graph(builder: Any, x: Any) -> Any:
         y = op.nn.conv2d(x, relax.const(weight), stride, [pad] * 4, 1, groups)
@@ -352,6 +356,9 @@ FAMILIES: dict[str, Family] = {
     "convolution of few channels": convolution(3, 56, 5, 1),
     "convolution of many channels": convolution(230, 24, 3, 2),
     "convolution of single points": convolution(24, 40, 1, 1),
+    "convolution by bytes": convolution(16, 20, 3, 2, scale=40),
+    "convolution of single points by bytes": convolution(24, 40, 1, 1, scale=40),
+    "convolution in groups by bytes": convolution(16, 24, 3, 1, 4, "grouped_conv", scale=40),
     "winograd": convolution(96, 48, 3, 1, takes="winograd"),
     "attention": attention(32, 32),
     "attention of odd heads": attention(24, 40),
