@@ -112,6 +112,7 @@ def _build(job: dict[str, Any], index: int, state: str, made_up: MadeUp) -> dict
         "started_at": job["created_at"] if state != "queued" else None,
         "finished_at": job["finished_at"],
         "lease_until": job["created_at"] + 3600 if state == "running" else None,
+        "due_at": job["created_at"],
         "rung_at": job["created_at"],
     }
 

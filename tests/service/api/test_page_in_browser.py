@@ -69,6 +69,7 @@ def fill(running: Live) -> None:
                 "state": state if field % 5 == 0 or state == "queued" else "succeeded",
                 "stage": "codegen" if state == "running" else None,
                 "created_at": position,
+                "due_at": position,
                 "rung_at": position,
             }
             for field, target in enumerate(request.targets)
