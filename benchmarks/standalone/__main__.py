@@ -3,7 +3,8 @@ machine, ONNX Runtime, onnxruntime-web and TensorFlow Lite: sizes, loads, overhe
 
 Everything computes on one thread, engines in turns, by processor time. The part `threads`, of
 WebAssembly with one thread and with two, and everything in headless Chromium go by the clock and
-want an idle machine. `--web FOLDER` names one where `npm install onnxruntime-web` was run.
+want an idle machine. `--web FOLDER` names one where `npm install onnxruntime-web @litertjs/core`
+was run; `--target webgpu` runs on Chromium's software adapter.
 TensorFlow Lite takes part where `ai-edge-litert` is installed, on small nets that `nets.py` writes
 in both formats.
 """
@@ -21,24 +22,36 @@ from typing import Any
 
 from benchmarks.standalone import calls, lite, native, web
 from benchmarks.standalone.hosts import HOSTS
-from benchmarks.standalone.subjects import SUBJECTS, Subject
+from benchmarks.standalone.subjects import SUBJECTS, WEB, WEB_SUBJECTS, WEB_TARGETS, Subject
 
-PARTS = ("sizes", "calls", "loads", "native", "lite", "web", "threads")
+PARTS = ("sizes", "calls", "loads", "native", "lite", "web", "litert", "threads")
+_OF_WEB = ("web", "threads")
+"""The parts that take every model; the others take those with shapes of their own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a table for each part."""
     options = _parser().parse_args(arguments)
-    chosen = [subject for subject in SUBJECTS if subject.name in options.models]
+    chosen = _choose(options.models)
     result: dict[str, Any] = {}
     with TemporaryDirectory(prefix="standalone-") as folder:
         work = options.work or Path(folder)
         work.mkdir(parents=True, exist_ok=True)
         for part in options.parts:
-            result[part] = _PARTS[part](chosen, work, options)
+            subjects = chosen if part in _OF_WEB else [one for one in chosen if one.shapes]
+            result[part] = _PARTS[part](subjects, work, options)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1, default=_plain) + "\n")
     return 0
+
+
+def _choose(names: Sequence[str]) -> list[Subject]:
+    """The models of these names; those whose package is not installed are left out, and named."""
+    chosen = [subject for subject in WEB_SUBJECTS if subject.name in names]
+    for subject in chosen:
+        if subject.lacking:
+            print(f"{subject.name} needs {subject.lacking}, left out\n")
+    return [subject for subject in chosen if not subject.lacking]
 
 
 def _sizes(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
@@ -101,7 +114,7 @@ def _lite(subjects: list[Subject], work: Path, options: argparse.Namespace) -> l
 def _web(subjects: list[Subject], work: Path, options: argparse.Namespace) -> dict[str, Any]:
     results = {}
     for host in options.hosts:
-        rows = web.rows(subjects, work, options.rounds, options.web, host)
+        rows = web.rows(subjects, work, options.rounds, options.web, host, options.target)
         cells = [
             (row.where, f"{row.seconds * 1e6:.1f}", f"{row.by_peer:.2f}" if row.by_peer else "")
             for row in rows
@@ -111,6 +124,17 @@ def _web(subjects: list[Subject], work: Path, options: argparse.Namespace) -> di
         print(f"geometric mean: {_mean(ratios)}\n" if ratios else "")
         results[host] = rows
     return results
+
+
+def _litert(subjects: list[Subject], work: Path, options: argparse.Namespace) -> list[Any]:
+    if options.web is None or not lite.present():
+        print("--web FOLDER or ai-edge-litert, which writes the nets, is missing: left out\n")
+        return []
+    rows = web.lite_rows(lite.write_nets(work), work, options.rounds, options.web)
+    cells = [(row.where, f"{row.seconds * 1e6:.1f}", f"{row.by_peer:.2f}") for row in rows]
+    _table(("in Chromium", "us", "to LiteRT.js"), cells)
+    print(f"geometric mean: {_mean(row.by_peer for row in rows if row.by_peer)}\n")
+    return rows
 
 
 def _threads(subjects: list[Subject], work: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -139,6 +163,7 @@ _PARTS = {
     "native": _native,
     "lite": _lite,
     "web": _web,
+    "litert": _litert,
     "threads": _threads,
 }
 
@@ -161,15 +186,18 @@ def _plain(value: object) -> object:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.standalone", description=__doc__)
-    names = [subject.name for subject in SUBJECTS]
+    names = [subject.name for subject in WEB_SUBJECTS]
     parser.add_argument("--models", nargs="+", choices=names, default=names)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument(
         "--hosts", nargs="+", choices=HOSTS, default=list(HOSTS), help="of the parts web, threads"
     )
+    parser.add_argument(
+        "--target", choices=WEB_TARGETS, default=WEB, help="of the part web: what ours is built for"
+    )
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--work", type=Path, help="keep the bundles here")
-    parser.add_argument("--web", type=Path, help="where onnxruntime-web is installed")
+    parser.add_argument("--web", type=Path, help="where the packages of npm are installed")
     parser.add_argument("--json", type=Path)
     return parser
 

@@ -1,50 +1,45 @@
 // Calls of WebAssembly modules and of onnxruntime-web in turns, in node and in a page's worker.
 
 const SAMPLE_US = 20_000, MOST_CALLS = 5000, WARM_US = 300_000;
-const ARRAYS = { float32: Float32Array, int32: Int32Array, int64: BigInt64Array };
+const ARRAYS = { float32: Float32Array, int32: Int32Array, int64: BigInt64Array, bool: Uint8Array };
 
 /**
  * Seconds of a call in each round, by engine, for each case of the job.
- * platform: `load` of the npm package; `ort`, null without onnxruntime-web; `read` gives a file's
- * bytes; `now` the microseconds that have passed.
+ * platform: `load` of the npm package; `open` of peers.mjs, null without a peer; `read` gives a file's bytes; `now` the
+ * microseconds that have passed.
  */
 export async function measured(job, platform) {
-  const { ort } = platform, rows = [];
-  if (ort) {
-    ort.env.wasm.numThreads = job.peerThreads;
-    ort.env.logLevel = 'error';
-  }
+  const rows = [];
   for (const subject of job.subjects) rows.push(...await rowsOf(subject, job, platform));
   return rows;
 }
 
-async function rowsOf({ label, bundle, names, onnx, cases }, job, { load, ort, read, now }) {
+async function rowsOf({ label, bundle, names, model, cases }, job, { load, open, read, now }) {
   const files = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await read(`${bundle}/${name}`)])));
   const models = await Promise.all(job.threads.map((threads) => load(files, { threads })));
-  const alone = models.find((model, i) => model.threads !== job.threads[i]);
+  const alone = models.find(({ threads }, i) => threads !== job.threads[i]);
   if (alone) throw new Error(`${label}: ${alone.lacking}`);
-  const session = ort && await ort.InferenceSession.create(await read(onnx), { executionProviders: ['wasm'] });
+  const session = open && await open(await read(model));
   const rows = [];
   for (const one of cases) {
     const given = await Promise.all(one.inputs.map(async (input) => ({ ...input, data: arrayOf(input.dtype, await read(input.file)) })));
     const inputs = Object.fromEntries(given.filter(({ fixed }) => !fixed).map(({ name, data }) => [name, data]));
-    const contexts = models.map((model) => model.context());
+    const contexts = models.map((each) => each.context());
     contexts.forEach((context) => context.bind(one.dims));
     const calls = Object.fromEntries(contexts.map((context, i) => [`ours ${job.threads[i]}`, () => context.run(inputs)]));
     if (session) {
-      const feed = Object.fromEntries(given.map(({ name, dtype, shape, data }) => [name, new ort.Tensor(dtype, data, shape)]));
-      const want = await session.run(feed);
+      const feed = session.feed(given), want = await session.run(feed);
       for (const context of contexts) {
-        const found = context.run(inputs);
-        for (const name of session.outputNames) near(found[name].data, want[name].data, `${one.label} ${name}`);
+        const found = await context.run(inputs);
+        for (const name of Object.keys(want)) near(found[name].data, want[name], `${one.label} ${name}`);
       }
       calls.peer = () => session.run(feed);
     }
     rows.push({ label: one.label, ...await contest(calls, job.rounds, now) });
     contexts.forEach((context) => context.close());
   }
-  models.forEach((model) => model.close());
-  await session?.release();
+  models.forEach((each) => each.close?.());
+  await session?.close();
   return rows;
 }
 

@@ -35,6 +35,14 @@ def rows(work: Path, rounds: int) -> list[LiteRow]:
     return [row for net in NETS for row in _rows(net, work, rounds)]
 
 
+def write_nets(work: Path) -> dict[str, Path]:
+    """Files of the nets for one sample, by name."""
+    files = {net.name: work / f"{net.name}.tflite" for net in NETS}
+    for net in NETS:
+        files[net.name].write_bytes(to_lite(net, 1))
+    return files
+
+
 def _rows(net: Net, work: Path, rounds: int) -> list[LiteRow]:
     import relaxd
 

@@ -1,4 +1,6 @@
-"""WebAssembly: modules beside onnxruntime-web, one thread each, and what a second thread gains."""
+"""In browsers and node: modules beside onnxruntime-web and LiteRT.js, one thread each, on WebGPU,
+and what a second thread gains.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,21 @@ import gzip
 import json
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from benchmarks.standalone.hosts import HOSTS
-from benchmarks.standalone.subjects import WEB, WEB_THREADS, Dims, Subject, label
+from benchmarks.standalone.subjects import GPU, WEB, WEB_THREADS, Dims, Subject, label
 
 
 @dataclass(frozen=True)
 class WebRow:
-    """Seconds of a call, and the median of each round's ratio to onnxruntime-web; None without."""
+    """Seconds of a call, and the median of each round's ratio to the peer; None without."""
 
     where: str
     seconds: float
@@ -44,16 +49,34 @@ def sizes(subject: Subject, work: Path) -> tuple[int, int]:
 
 
 def rows(
-    subjects: Sequence[Subject], work: Path, rounds: int, peer: Path | None, host: str
+    subjects: Sequence[Subject],
+    work: Path,
+    rounds: int,
+    peer: Path | None,
+    host: str,
+    target: str = WEB,
 ) -> list[WebRow]:
     """One for each shape.
 
-    peer: a folder where `npm install onnxruntime-web` was run; host: one of HOSTS, which raises
-    where results differ.
+    target: one of WEB_TARGETS, of our modules; peer: a folder where `npm install onnxruntime-web`
+    was run; host: one of HOSTS, which raises where results differ.
     """
-    described = [_described(subject, work, WEB) for subject in subjects]
-    job = {"rounds": rounds, "subjects": described, "threads": [1], **_peer(peer, 1)}
+    described = [_described(subject, work, target) for subject in subjects]
+    provider = "webgpu" if target == GPU else "wasm"
+    job = {"rounds": rounds, "subjects": described, "threads": [1], **_peer(peer, 1, provider)}
     return [_row(result) for result in HOSTS[host](job, work)]
+
+
+def lite_rows(files: Mapping[str, Path], work: Path, rounds: int, peer: Path) -> list[WebRow]:
+    """One for each TFLite file of floats, beside LiteRT.js in a page of headless Chromium.
+
+    peer: a folder where `npm install @litertjs/core` was run. Raises RuntimeError where results
+    differ.
+    """
+    subjects = [_described_lite(name, file, work) for name, file in files.items()]
+    engine = {"peer": str(peer.absolute() / "node_modules/@litertjs/core"), "provider": "litert"}
+    job = {"rounds": rounds, "subjects": subjects, "threads": [1], **engine}
+    return [_row(result) for result in HOSTS["chromium"](job, work)]
 
 
 def thread_rows(
@@ -83,9 +106,10 @@ def _ratio(several: Sequence[float], others: Sequence[float]) -> float:
     return statistics.median(one / other for one, other in zip(several, others, strict=True))
 
 
-def _peer(folder: Path | None, threads: int) -> dict[str, Any]:
+def _peer(folder: Path | None, threads: int, provider: str = "wasm") -> dict[str, Any]:
+    """What a job says of onnxruntime-web, installed in a folder, None without it."""
     peer = folder.absolute() / "node_modules" / "onnxruntime-web" / "dist" if folder else None
-    return {"peer": str(peer) if peer else None, "peerThreads": threads}
+    return {"peer": str(peer) if peer else None, "peerThreads": threads, "provider": provider}
 
 
 def _row(result: dict[str, Any]) -> WebRow:
@@ -95,24 +119,44 @@ def _row(result: dict[str, Any]) -> WebRow:
 
 def _described(subject: Subject, work: Path, target: str) -> dict[str, Any]:
     bundle = subject.build(work, target, "standalone").absolute()
+    cases = [
+        _case(label(subject, dims), dims, subject.feed(dims), subject.consts, work)
+        for dims in subject.web
+    ]
+    return _job_of(subject.name, bundle, subject.file(work), cases)
+
+
+def _described_lite(name: str, file: Path, work: Path) -> dict[str, Any]:
+    from compiler import compile_model
+
+    bundle, draw = work.absolute() / f"{name}-tflite", np.random.default_rng(0)
+    if not bundle.exists():
+        compile_model(file, output=bundle, target=WEB, options={"verify": False, "profile": False})
+    specs = json.loads((bundle / "manifest.json").read_text())["inputs"]
+    feed = {one["name"]: draw.standard_normal(one["shape"]).astype(np.float32) for one in specs}
+    return _job_of(name, bundle, file, [_case(name, {}, feed, (), work)])
+
+
+def _job_of(name: str, bundle: Path, model: Path, cases: Sequence[Any]) -> dict[str, Any]:
     manifest = json.loads((bundle / "manifest.json").read_text())
     names = ["manifest.json", manifest["library"]]
     return {
-        "label": subject.name,
+        "label": name,
         "bundle": str(bundle),
         "names": [*names, *([manifest["weights_file"]] if manifest["weights"] else [])],
-        "onnx": str(subject.file(work).absolute()),
-        "cases": [_case(subject, dims, work) for dims in subject.web],
+        "model": str(model.absolute()),
+        "cases": cases,
     }
 
 
-def _case(subject: Subject, dims: Dims, work: Path) -> dict[str, Any]:
-    feed = subject.feed(dims)
-    taken = subject.select_inputs(feed)
+def _case(
+    where: str, dims: Dims, feed: Mapping[str, NDArray[Any]], fixed: Container[str], work: Path
+) -> dict[str, Any]:
+    """Inputs as files; fixed: the names of those that the bundle does not take."""
     inputs = []
     for name, array in feed.items():
         # A page fetches it by its path.
-        file = work / re.sub(r"[^\w.]", "-", f"{label(subject, dims)} {name}.bin")
+        file = work / re.sub(r"[^\w.]", "-", f"{where} {name}.bin")
         file.write_bytes(array.tobytes())
         inputs.append(
             {
@@ -120,7 +164,7 @@ def _case(subject: Subject, dims: Dims, work: Path) -> dict[str, Any]:
                 "dtype": str(array.dtype),
                 "shape": array.shape,
                 "file": str(file.absolute()),
-                "fixed": name not in taken,
+                "fixed": name in fixed,
             }
         )
-    return {"label": label(subject, dims), "dims": dict(dims), "inputs": inputs}
+    return {"label": where, "dims": dict(dims), "inputs": inputs}
