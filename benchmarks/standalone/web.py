@@ -107,7 +107,7 @@ def _ratio(several: Sequence[float], others: Sequence[float]) -> float:
 
 
 def _peer(folder: Path | None, threads: int, provider: str = "wasm") -> dict[str, Any]:
-    """What a job says of onnxruntime-web, installed in a folder, None without it."""
+    """Give the fields of a job on onnxruntime-web, which is installed in a folder."""
     peer = folder.absolute() / "node_modules" / "onnxruntime-web" / "dist" if folder else None
     return {"peer": str(peer) if peer else None, "peerThreads": threads, "provider": provider}
 
