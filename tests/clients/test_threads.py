@@ -1,5 +1,5 @@
-"""Threads of a WebAssembly module, by the npm package in node: the same numbers whatever their
-count, and ONNX Runtime's.
+"""Threads of a WebAssembly module, by the npm package in each engine: the same numbers whatever
+their count, and ONNX Runtime's.
 """
 
 import json
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compiler import compile_model
-from tests.clients.test_js import HERE, PACKAGE, run_node
+from tests.clients.test_js import HERE, HOSTS, PACKAGE, run_script
 from tests.support.models.small import encoder, reference
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_answers_are_the_same_whatever_the_count(bundle: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", HOSTS)
+def test_answers_are_the_same_whatever_the_count(bundle: Path, tmp_path: Path, host: str) -> None:
     draw, points, wanted = np.random.default_rng(0), [], []
     for batch, seq in SHAPES:
         ids = draw.integers(0, 50, (batch, seq))
@@ -38,7 +39,7 @@ def test_answers_are_the_same_whatever_the_count(bundle: Path, tmp_path: Path) -
         points.append({"dims": {"batch": batch, "seq": seq}, "ids": ids.ravel().tolist()})
     (bundle / "points.json").write_text(json.dumps(points))
     program = [str(HERE / "threads.mjs"), str(PACKAGE / "src"), str(bundle)]
-    result = json.loads(run_node(tmp_path, bundle, *program))
+    result = json.loads(run_script(tmp_path, bundle, *HOSTS[host], *program))
     assert set(result) == {"1", "2", "3"}
     assert result["1"] == result["2"] == result["3"]
     for got, want in zip(result["1"], wanted, strict=True):

@@ -162,6 +162,11 @@ export interface PullOptions {
   signal?: AbortSignal;
   /** Bytes that have come, and bytes in all. */
   onProgress?: (done: number, total: number) => void;
+  /**
+   * The name of a cache of the browser's Cache API that keeps files by their digests, and gives them to later pulls, checked
+   * again. Without it, and in engines that have none, everything is fetched. `caches.delete(name)` removes it.
+   */
+  cache?: string;
   fetch?: typeof globalThis.fetch;
 }
 

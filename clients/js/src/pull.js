@@ -1,4 +1,5 @@
 // Pulls a bundle by digest from a registry, and checks every byte.
+import { kept } from './cache.js';
 import { sha256 } from './digests.js';
 import { PullError, ServerError, ServerUnreachable } from './errors.js';
 import { targets } from './features.js';
@@ -22,8 +23,8 @@ export async function pull(server, reference, options = {}) {
 }
 
 class Registry {
-  constructor(base, { token, signal, onProgress, fetch = globalThis.fetch }) {
-    Object.assign(this, { base, signal, onProgress, fetch: (...given) => fetch(...given) });
+  constructor(base, { token, signal, onProgress, cache, fetch = globalThis.fetch }) {
+    Object.assign(this, { base, signal, onProgress, cache, fetch: (...given) => fetch(...given) });
     this.headers = token ? { Authorization: `Bearer ${token}` } : {};
   }
 
@@ -36,7 +37,7 @@ class Registry {
     const named = new Map(layers.map((layer) => [titleOf(layer), layer]));
     const manifestLayer = named.get('manifest.json');
     if (!manifestLayer) throw new PullError('the artifact is not a bundle: it has no manifest.json');
-    const bytes = await this.get(`blobs/${manifestLayer.digest}`, manifestLayer.digest);
+    const bytes = await this.blob(manifestLayer.digest);
     const manifest = JSON.parse(new TextDecoder().decode(bytes));
     const wanted = [manifest.library, ...(manifest.weights?.length ? [manifest.weights_file] : []), ...also];
     const progress = { done: 0, total: 0 };
@@ -44,9 +45,19 @@ class Registry {
       const layer = named.get(name);
       if (!layer) throw new PullError(`the artifact lacks ${name}`);
       progress.total += layer.size;
-      return [name, await this.get(`blobs/${layer.digest}`, layer.digest, {}, layer.size, progress)];
+      return [name, await this.blob(layer.digest, layer.size, progress)];
     }));
     return Object.fromEntries([['manifest.json', bytes], ...found]);
+  }
+
+  blob(digest, size, progress) {
+    const get = () => this.get(`blobs/${digest}`, digest, {}, size, progress);
+    return this.cache ? kept(this.cache, digest, get, () => progress && this.advance(progress, size)) : get();
+  }
+
+  advance(progress, bytes) {
+    progress.done += bytes;
+    this.onProgress?.(progress.done, progress.total);
   }
 
   async get(path, digest, headers, size, progress) {
@@ -89,8 +100,7 @@ class Registry {
       if (at + value.length > size) throw new PullError(`${response.url} is longer than it should be`);
       bytes.set(value, at);
       at += value.length;
-      progress.done += value.length;
-      this.onProgress(progress.done, progress.total);
+      this.advance(progress, value.length);
     }
   }
 }

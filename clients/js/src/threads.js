@@ -47,7 +47,8 @@ const cores = async () => globalThis.navigator?.hardwareConcurrency ?? (await of
 
 /** Resolves once the worker is at work. */
 async function helper(job, workers) {
-  const worker = globalThis.Worker
+  // Deno's own workers keep a program from ending.
+  const worker = globalThis.Worker && !globalThis.Deno
     ? new Worker(new URL('./helper.js', import.meta.url), { type: 'module' })
     : new (await ofNode('worker_threads')).Worker(new URL('./helper.js', import.meta.url));
   const on = (name, call) => (worker.on ?? worker.addEventListener).call(worker, name, call);

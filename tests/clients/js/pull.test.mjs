@@ -51,6 +51,43 @@ test('a bundle comes by digest, and nothing that running does not need', async (
   assert.deepEqual([...y.data], [0.5, 2, -1, 0.5, 2, -1]);
 });
 
+test('files are kept by their digests, and compared when they are taken', async (t) => {
+  const stored = new Map();
+  let refusal = null;
+  const cache = {
+    match: async (address) => stored.get(address)?.clone(),
+    delete: async (address) => stored.delete(address),
+    async put(address, response) {
+      if (refusal) throw refusal;
+      stored.set(address, response);
+    },
+  };
+  globalThis.caches = { open: async () => cache };
+  t.after(() => { delete globalThis.caches; });
+  const steps = [];
+  const again = async () => {
+    seen.length = steps.length = 0;
+    const found = await pull(url, reference, { token: TOKEN, cache: 'models', onProgress: (...step) => steps.push(step) });
+    const size = found['model.wasm'].length + found['weights.bin'].length;
+    assert.deepEqual(steps.at(-1), [size, size]);
+    for (const [name, bytes] of Object.entries(files())) assert.ok(bytes.equals(found[name]), name);
+    return seen.map((request) => request.url.split('/').at(-2));
+  };
+  assert.deepEqual(await again(), ['manifests', 'blobs', 'blobs', 'blobs']);
+  assert.deepEqual(await again(), ['manifests']);
+  const [address] = stored.keys();
+  stored.set(address, new Response('other'));
+  assert.deepEqual(await again(), ['manifests', 'blobs']);
+  assert.deepEqual(await again(), ['manifests']);
+  stored.clear();
+  refusal = new DOMException('full', 'QuotaExceededError');
+  assert.equal((await again()).length, 4);
+  refusal = new TypeError('broken');
+  await assert.rejects(again(), /broken/);
+  delete globalThis.caches;
+  assert.equal((await again()).length, 4);
+});
+
 test('other files of the bundle come where they are asked for', async () => {
   const found = await pull(url, reference, { token: TOKEN, also: ['LICENSES'] });
   assert.equal(String(Buffer.from(found.LICENSES)), 'text');
