@@ -221,26 +221,27 @@ def urgency_line(job: dict[str, Any]) -> str:
 
 
 def targets_table(targets: list[dict[str, Any]]) -> Table:
-    """One target a row; the workers' column is there when a service was asked."""
+    """One target a line; the workers' column is there when a service was asked."""
     served = any("workers" in target for target in targets)
-    table = plain_table(
-        "TARGET", "KIND", "ARCH", "OS", "STATUS", *(["WORKERS"] if served else []), "ISA"
-    )
+    table = plain_table("TARGET", "ARCH", "OS", "STATUS", *(["WORKERS"] if served else []), "ISA")
     for target in targets:
-        workers = [str(_count(target.get("workers")))] if served else []
-        system = target.get("platform", {}).get("os", "linux")
-        status = str(target["status"]).replace("_", " ")
-        isa = " ".join(target.get("isa", []))
         table.add_row(
             target["name"],
-            target.get("kind", "llvm"),
             target["arch"],
-            system,
-            status,
-            *workers,
-            isa,
+            target.get("platform", {}).get("os", "linux"),
+            str(target["status"]).replace("_", " "),
+            *([str(_count(target.get("workers")))] if served else []),
+            Name(_instruction_set(target)),
         )
     return table
+
+
+def _instruction_set(target: dict[str, Any]) -> str:
+    """A level of the x86-64 psABI and what lies beyond it; every feature of other processors."""
+    level = str(target.get("cpu", ""))
+    if not level.startswith("x86-64"):
+        return " ".join(target.get("isa", []))
+    return " ".join((level, *(name for name in target.get("features", []) if name[0] == "+")))
 
 
 def missing_lines(targets: list[dict[str, Any]]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
+from compiler.targets import registry
 from relaxd.cli.views import (
     Name,
     builds_table,
@@ -102,10 +103,22 @@ def test_workers_are_counted_where_a_service_was_asked() -> None:
     target = {"name": "t", "arch": "x86_64", "status": "compiled_only", "isa": ["avx2"]}
     header, row = lines(targets_table([target]))
     assert "WORKERS" not in header
-    assert row == ["t", "llvm", "x86_64", "linux", "compiled", "only", "avx2"]
+    assert row == ["t", "x86_64", "linux", "compiled", "only", "avx2"]
     header, row = lines(targets_table([{**target, "workers": ["a", "b"]}]))
     assert "WORKERS" in header
     assert "2" in row
+
+
+@pytest.mark.parametrize("workers", [{}, {"workers": ["a"]}])
+def test_targets_fit_into_80_columns(workers: dict[str, Any]) -> None:
+    known = [{**target.to_list(), **workers} for target in registry()]
+    out = StringIO()
+    Console(file=out, width=80).print(targets_table(known))
+    rows = {row.split()[0]: row for row in out.getvalue().splitlines()}
+    assert list(rows)[1:] == [target.name for target in registry()]
+    assert rows["x86-64-v3"].split()[-1] == "x86-64-v3"
+    assert rows["x86-64-v4-vnni"].split()[-1].endswith("vnni")
+    assert rows["aarch64-v8.2"].split()[-2:] == ["fp", "fphp"]
 
 
 def test_what_keeps_targets_from_being_built() -> None:
