@@ -5,13 +5,14 @@ builds themselves can only read it.
 from compiler.runtimes import canonical, devices, linking, threads
 from compiler.targets import ObjectFormat, Runtime, Target
 from compiler.verify.emulation import board, emulator, program
+from compiler.verify.emulation.pc import kernel
 from relaxd.contract.options import CompileOptions
 
 
 def prepare(target: Target, options: CompileOptions, *, kernels: bool = False) -> None:
     """Build what builds of the target with such options share, unless it is there: what libraries
-    are linked against and our own runtimes, and what a static program takes that runs the library
-    under an emulator if it is to be verified there; raises CompileError.
+    are linked against and our own runtimes, and where the library is to be verified under an
+    emulator what a static program takes that runs it, or a PC; raises CompileError.
 
     kernels: what finds the kernels of earlier builds, too. The first time for a platform takes
     seconds, and minutes where zig has to build a whole C or C++ library.
@@ -31,5 +32,7 @@ def prepare(target: Target, options: CompileOptions, *, kernels: bool = False) -
     if options.verify and target.emulator and emulator.explain_missing(target, flavour) is None:
         if target.platform.bare:
             board.warm_up()
+        elif emulator.runs_on_pc(target):
+            kernel.image()
         else:
             program.warm_up(target, flavour)

@@ -38,11 +38,13 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
     else:
         program.build(bundle, target, folder / "program")
     spec = (("target", target.name), ("scratch", str(folder)))
+    on_pc = emulator.runs_on_pc(target)
     return sides.Runner(
-        "compiler.verify.run.emulated",
+        "compiler.verify.run.pc" if on_pc else "compiler.verify.run.emulated",
         spec,
         TargetStatus.EMULATED,
         _PATIENCE,
+        slow=on_pc,
         emulation=emulation_here.to_report(),
     )
 

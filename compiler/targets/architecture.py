@@ -3,7 +3,7 @@ describes an architecture whole: no other module holds a fact about it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from compiler.targets.caches import Caches
@@ -69,10 +69,12 @@ class Registers:
 
 @dataclass(frozen=True)
 class Emulation:
-    """How qemu's user mode runs programs for the architecture.
+    """How qemu's user mode, or an emulator of PCs, runs programs for the architecture.
 
     program: the name behind `qemu-`, None where machines of that architecture alone run programs,
-    by themselves; widest: arguments for a processor with every feature that a raw target may name.
+    by themselves; widest: arguments for a processor with every feature that a raw target may name,
+    or most of them. pcs: by Bochs's name, processors of emulated PCs for what those machines lack,
+    with their features as /proc/cpuinfo spells them.
     linker: zig's triple of dynamic programs, which begin with `loader`; sysroot: where Debian's
     cross packages put a C library for them, in the folder `libraries`, and package: the one that
     adds libstdc++ to it; all None where programs are linked statically.
@@ -85,6 +87,7 @@ class Emulation:
     sysroot: Path | None = None
     package: str | None = None
     folder: str = "lib"
+    pcs: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def libraries(self) -> Path | None:

@@ -140,7 +140,7 @@ class Target:
     vector_bits, vector_registers: width (0 without vectors) and count of the vector registers;
     caches: sizes in bytes.
     llvm: further options of TVM's llvm target (`mfloat-abi`). emulator: `qemu-user` arguments that
-    give such a processor.
+    give such a processor, or the one of an emulated PC.
     resolved: for `native`, the entry it comes from; for a raw target, None.
     """
 

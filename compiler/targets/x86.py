@@ -150,8 +150,21 @@ def native_x86(isa: frozenset[str], caches: Caches) -> Target:
 _LINUX_ENTRIES = (
     x86("x86-64-v2", 2, _SMALL),
     x86("x86-64-v3", 3, _DESKTOP),
-    x86("x86-64-v4", 4, _SERVER, status=TargetStatus.COMPILED_ONLY),
-    x86("x86-64-v4-vnni", 4, _SERVER, extras=("avx512_vnni",), status=TargetStatus.COMPILED_ONLY),
+    x86(
+        "x86-64-v4",
+        4,
+        _SERVER,
+        status=TargetStatus.EMULATED,
+        emulator=("corei7_skylake_x",),
+    ),
+    x86(
+        "x86-64-v4-vnni",
+        4,
+        _SERVER,
+        extras=("avx512_vnni",),
+        status=TargetStatus.EMULATED,
+        emulator=("corei7_icelake_u",),
+    ),
 )
 _WINDOWS_ENTRIES = (
     x86(
@@ -163,6 +176,13 @@ _WINDOWS_ENTRIES = (
         emulator=(),
     ),
 )
+
+_SKYLAKE_X = frozenset({*_V4, "adx", "aes", "pclmulqdq"})
+_ICE_LAKE = _SKYLAKE_X | {
+    *("avx512_bitalg", "avx512_vbmi2", "avx512_vnni", "avx512_vpopcntdq", "avx512ifma"),
+    *("avx512vbmi", "gfni", "sha_ni", "vaes", "vpclmulqdq"),
+}
+"""Bochs's names of processors, without VNNI and with it, stand in the entries above."""
 
 _BYTES_512 = IntegerDot("llvm.x86.avx512.vpdpbusd.512", 4, "uint8", "int8", True, rows=12)
 _BYTES_256 = IntegerDot("llvm.x86.avx512.vpdpbusd.256", 4, "uint8", "int8", True)
@@ -209,10 +229,11 @@ X86_64 = Architecture(
     unroll=4,
     emulation=Emulation(
         None,
-        widest=None,
+        widest=("corei7_icelake_u",),
         linker=LINUX.linker,
         loader="/lib64/ld-linux-x86-64.so.2",
         sysroot=Path("/"),
         folder="lib/x86_64-linux-gnu",
+        pcs={"corei7_skylake_x": _SKYLAKE_X, "corei7_icelake_u": _ICE_LAKE},
     ),
 )

@@ -22,6 +22,10 @@ class PointFailed(Exception):
     """The side has no outputs for these inputs; the text says why."""
 
 
+class PointLate(Exception):
+    """The time of the side was over before it had outputs for these inputs; the text says so."""
+
+
 def run_points(
     spec: Record,
     record: Callable[[Record], None],
@@ -37,7 +41,8 @@ def run_points(
     `{index, effort, inputs, outputs}` with paths of array files and what `TimeBudget` takes; with
     `repeat`, the fields of a Repeat, `run` gets the distinct rows alone. A record is `{index,
     seconds}` for a point that went well, the seconds by `timer`, with `skipped` where the budget
-    would not have lasted, and with the key `failure` where `run` raised PointFailed.
+    would not have lasted, or where `run` raised PointLate, and with the key `failure` where it
+    raised PointFailed.
     """
     clock = clock or clock_work()
     budget = TimeBudget(spec["seconds"], clock, "s of processor time")
@@ -50,6 +55,9 @@ def run_points(
         started, began = clock(), timer()
         try:
             outputs = run(inputs) if repeat is None else repeat.extend(run(repeat.shorten(inputs)))
+        except PointLate as error:
+            record({"index": point["index"], "skipped": str(error)})
+            continue
         except PointFailed as error:
             record({"index": point["index"], failure: str(error)})
             continue

@@ -11,8 +11,8 @@ from compiler.link import library
 from compiler.passes.manager import lower
 from compiler.targets import Target
 from compiler.targets.vector_unit import VectorUnit
-from tests.avx512 import programs
-from tests.avx512.machine import Outcome, Processor
+from compiler.verify.emulation.pc.bochs import Ended
+from tests.avx512.programs import Driver
 from tests.compiler.conftest import build_module
 from tests.compiler.passes.families import FAMILIES, Array, combine
 
@@ -48,22 +48,19 @@ class Case:
 
 @dataclass(frozen=True)
 class Kernels:
-    """A library with the families `names`, and its driver in the same folder."""
+    """A library with the families `names`, and what calls it."""
 
     target: Target
     names: Sequence[str]
     library: Path
-    driver: Path
+    driver: Driver
 
     @classmethod
     def build(cls, target: Target, names: Sequence[str], folder: Path) -> "Kernels":
         """Compile the families into the folder; raises CompileError."""
         module = build_module(*combine(names))
         linked = library.link_library(generate(lower(module, target, {}), target), folder, target)
-        programs.build_driver(
-            [programs.package("tvm") / "lib" / programs.RUNTIME], folder / "driver", target
-        )
-        return cls(target, tuple(names), linked, folder / "driver")
+        return cls(target, tuple(names), linked, Driver.build(folder / "driver", target))
 
     def turns(self) -> int:
         """How many calls have every corner of every family among them."""
@@ -76,17 +73,19 @@ class Kernels:
             Case(name, extents, FAMILIES[name].draw(extents)) for name, extents in chosen.items()
         ]
 
-    def start(self, processor: Processor, turns: Sequence[int], seconds: int) -> Outcome:
-        """One call for each turn; seconds: of processor time for all of them."""
-        calls = [[array for case in self.cases(turn) for array in case.inputs] for turn in turns]
-        return programs.start(processor, self.driver, self.library, calls, seconds=seconds)
+    def call(self, processor: str, turn: int, seconds: float) -> tuple[Ended, list[Array]]:
+        """Call the library with the cases of a turn."""
+        inputs = [array for case in self.cases(turn) for array in case.inputs]
+        return self.driver.call(processor, self.library, inputs, seconds)
 
-    def results(self, outcome: Outcome, turns: Sequence[int]) -> Iterator[tuple[Case, Array]]:
-        """Every case of the turns with what the emulated processor computed; raises AssertionError
+    def results(self, turn: int, seconds: float) -> Iterator[tuple[Case, Array]]:
+        """Every case of the turn with what the emulated processor computed; raises AssertionError
         where it stopped.
         """
-        for turn, arrays in zip(turns, programs.results(outcome, self.driver.parent), strict=True):
-            yield from zip(self.cases(turn), arrays, strict=True)
+        (processor,) = self.target.emulator or ()
+        ended, arrays = self.call(processor, turn, seconds)
+        assert ended.status == 0, f"turn {turn} ended with {ended.status}: {ended.printed}"
+        yield from zip(self.cases(turn), arrays, strict=True)
 
     def _corners(self) -> dict[str, list[dict[str, int]]]:
         return {name: FAMILIES[name].corners(VectorUnit.of(self.target)) for name in self.names}

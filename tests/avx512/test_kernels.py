@@ -5,13 +5,12 @@ import re
 import pytest
 
 from compiler import targets
-from tests.avx512 import machine
+from compiler.verify.emulation.pc import bochs
 from tests.avx512.kernels import Kernels
-from tests.avx512.machine import PROCESSORS, Processor
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(machine.lacking() is not None, reason=str(machine.lacking())),
+    pytest.mark.skipif(bochs.explain_missing() is not None, reason=str(bochs.explain_missing())),
 ]
 
 TARGET = targets.resolve("x86-64-v4-vnni")
@@ -35,17 +34,17 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
 
 
 def test_kernels_are_close_to_float64(kernels: Kernels) -> None:
-    outcome = kernels.start(PROCESSORS[TARGET.name], TURNS, SECONDS)
-    checked = [case.check(got) for case, got in kernels.results(outcome, TURNS)]
+    checked = [case.check(got) for turn in TURNS for case, got in kernels.results(turn, SECONDS)]
     assert len(checked) == len(NAMES) * len(TURNS)
 
 
 @pytest.mark.parametrize(
-    ("processor", "code"), [(Processor.HASWELL, EVEX_OR_KMOV), (Processor.SKYLAKE_X, VPDPBUSD)]
+    ("processor", "code"),
+    [("corei7_haswell_4770", EVEX_OR_KMOV), ("corei7_skylake_x", VPDPBUSD)],
 )
 def test_the_same_code_ends_where_its_instructions_are_not_there(
-    processor: Processor, code: str, kernels: Kernels
+    processor: str, code: str, kernels: Kernels
 ) -> None:
-    outcome = kernels.start(processor, TURNS[-1:], SECONDS)
-    assert outcome.ended[0].status == INVALID_INSTRUCTION
-    assert re.search(f"code {code}", outcome.printed)
+    ended, _ = kernels.call(processor, TURNS[-1], SECONDS)
+    assert ended.status == INVALID_INSTRUCTION
+    assert re.search(f"code {code}", ended.printed)

@@ -162,14 +162,18 @@ def test_large_weights_lie_in_a_file_of_their_own(tmp_path: Path) -> None:
     assert manifest.files["model.so"].size < 64 << 10
 
 
-def test_a_target_beyond_this_machine_is_compiled_and_says_so(tmp_path: Path) -> None:
+def test_a_target_beyond_this_machine_is_compiled_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if verification(targets.resolve("x86-64-v4")) is targets.TargetStatus.EXECUTED:
         pytest.skip("this machine runs x86-64-v4")
+    monkeypatch.setenv("PATH", str(tmp_path))
     manifest = build(tmp_path / "out", target="x86-64-v4")
     assert manifest.target["status"] == "compiled_only"
     numerics = report(tmp_path / "out", "numerics.json")
     assert numerics["verdict"] == "not_run"
     assert "avx512f" in numerics["reason"]
+    assert numerics["reason"].endswith("install bochs bochs-term bochsbios vgabios")
 
 
 def test_an_unsupported_operator_is_named(tmp_path: Path) -> None:

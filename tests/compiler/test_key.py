@@ -127,6 +127,7 @@ def change_a_byte(path: Path) -> None:
         "compiler/verify/emulation/driver.c",
         "compiler/verify/emulation/engine.mjs",
         "compiler/verify/emulation/board.ld",
+        "compiler/verify/emulation/pc/guest/boot.S",
         "compiler/verify/emulation/page.html",
         "relaxd/contract/dims/dims.py",
         "relaxd/loader/tensors/binding.py",
@@ -150,7 +151,7 @@ def test_a_new_kind_of_file_counts_too(tree: Path) -> None:
 def test_every_kind_of_file_in_the_tree_is_tried_above() -> None:
     """A kind that comes to the tree comes to the parameters as well."""
     kinds = {path.suffix for path in versions._sources(ROOT)}
-    native = {".c", ".cc", ".h", ".ld", ".kt", ".swift", ".modulemap", ".plist"}
+    native = {".S", ".c", ".cc", ".h", ".ld", ".kt", ".swift", ".modulemap", ".plist"}
     assert kinds == {".py", ".mjs", ".html", *native}
 
 

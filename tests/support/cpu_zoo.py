@@ -1,8 +1,8 @@
 """Real models for every CPU target, one `relaxd compile` each, with no compiler on the path:
 `python -m tests.support.cpu_zoo --markdown zoo.md`.
 
-Needs file, readelf and objdump for its checks; emulates what qemu and the runtimes that are built
-here allow.
+Needs file, readelf and objdump for its checks; emulates what qemu, Bochs and the runtimes that
+are built here allow.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import numpy as np
 from compiler import targets
 from compiler.targets import Runtime, Target, TargetStatus
 from compiler.targets.architectures import ARCHITECTURES
-from compiler.verify.emulation import emulator
+from compiler.verify.emulation import emulator, foreign
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.options import Flavour
 from relaxd.loader.bundles.bundle import read_manifest
@@ -48,7 +48,7 @@ _EMULATORS = (
         for architecture in ARCHITECTURES
         if architecture.emulation and architecture.emulation.program
     ),
-    "node",
+    *("bochs-bin", "node", *foreign.LINKERS),
 )
 
 

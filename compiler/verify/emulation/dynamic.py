@@ -12,6 +12,7 @@ from compiler.toolchain import zig
 
 _START = Path(__file__).with_name("start.c")
 _LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2")
+_CXX_LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "librt.so.1")
 
 
 def link(
@@ -38,6 +39,13 @@ def link(
         *map(str, (*objects, *libraries)),
         *("--as-needed", *map(str, system)),
     )
+
+
+def system_libraries(target: Target) -> list[Path]:
+    """The target's system libraries that programs of C and C++ load; raises LinkError."""
+    _, loader, folder = _system(target)
+    known = [Path(loader), *(folder / name for name in (*_LIBRARIES, *_CXX_LIBRARIES))]
+    return [path for path in known if path.is_file()]
 
 
 def _system(target: Target) -> tuple[str, str, Path]:

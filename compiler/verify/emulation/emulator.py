@@ -1,5 +1,5 @@
 """Which targets this machine can emulate: qemu's user mode, and the C library that a dynamic
-program needs beside it; for micro-controllers a whole board.
+program needs beside it; for micro-controllers a whole board, for AVX-512 a whole PC.
 """
 
 import shutil
@@ -12,8 +12,11 @@ from compiler.targets import Runtime, Target
 from compiler.targets.architecture import Emulation
 from compiler.targets.architectures import architecture_of
 from compiler.verify.emulation import foreign
+from compiler.verify.emulation.pc import bochs
 from relaxd.contract.options import Flavour
 from relaxd.loader.machine.host import this_host
+
+_PC_UNSEEN = "more than one thread, and Linux's own kernel"
 
 
 @dataclass(frozen=True)
@@ -27,9 +30,14 @@ class Emulator:
 
     def to_report(self) -> tuple[tuple[str, str], ...]:
         """The entries of numerics.json about it."""
-        name = Path(self.command[0]).name.removesuffix("-static")
-        by = ("by", name if name.startswith("qemu-") else "a program for Linux")
+        by = ("by", self._name())
         return (by, ("unseen", self.unseen)) if self.unseen else (by,)
+
+    def _name(self) -> str:
+        name = Path(self.command[0]).name
+        if name == bochs.PROGRAM:
+            return f"Bochs with the processor {self.command[1]}"
+        return name.removesuffix("-static") if name.startswith("qemu-") else "a program for Linux"
 
 
 def explain_missing(target: Target, flavour: Flavour | None = None) -> str | None:
@@ -47,6 +55,8 @@ def find(target: Target, flavour: Flavour | None = None) -> Emulator | str:
         return f"no emulator is known for {target.name}"
     if target.platform.unseen and target.flavour(flavour) is not Flavour.STANDALONE:
         return f"no emulator runs TVM's runtime for {target.platform.os}"
+    if runs_on_pc(target):
+        return _find_pc(target, emulation, target.flavour(flavour))
     if emulation.program is None:
         return _find_processor(target, emulation)
     program = _program(emulation.program)
@@ -70,6 +80,26 @@ def find(target: Target, flavour: Flavour | None = None) -> Emulator | str:
             f"`{runtimes.COMMAND}`"
         )
     return Emulator((program, *target.emulator, "-L", str(sysroot)))
+
+
+def runs_on_pc(target: Target) -> bool:
+    """True if an emulated PC runs libraries for the target where this machine's processor does
+    not.
+    """
+    emulation = architecture_of(target.arch).emulation
+    return bool(target.emulator and emulation and emulation.pcs and not target.platform.unseen)
+
+
+def _find_pc(target: Target, emulation: Emulation, flavour: Flavour) -> Emulator | str:
+    (processor,) = target.emulator or ()
+    if lacking := sorted(set(target.isa) - emulation.pcs[processor]):
+        return f"no emulated PC has a processor with {', '.join(lacking)}"
+    if missing := bochs.explain_missing():
+        return missing
+    library = "libc.so.6" if flavour is Flavour.STANDALONE else "libstdc++.so.6"
+    if not _has(emulation, library):
+        return f"there is no {library} in {emulation.libraries}"
+    return Emulator((bochs.PROGRAM, processor), _PC_UNSEEN)
 
 
 def _without_runtime(target: Target, emulation: Emulation, program: str) -> Emulator | str:

@@ -16,7 +16,8 @@ _LOADERS = {
     ObjectFormat.MACHO: _FOLDER / "macho.c",
     ObjectFormat.COFF: _FOLDER / "pe.c",
 }
-_LINKERS = ("ld64.lld", *(f"ld64.lld-{version}" for version in range(22, 13, -1)))
+LINKERS = ("ld64.lld", *(f"ld64.lld-{version}" for version in range(22, 13, -1)))
+"""Names of the programs that link libraries for Apple's systems, the preferred first."""
 _OWN = re.compile(r"__\w+|bzero|memset_pattern16")
 """Names of functions that Apple's libraries alone have, which the loader brings."""
 
@@ -67,4 +68,4 @@ def _link(archive: Path, target: Target, output: Path) -> Path:
 
 
 def _linker() -> str | None:
-    return next(filter(None, map(shutil.which, _LINKERS)), None)
+    return next(filter(None, map(shutil.which, LINKERS)), None)

@@ -7,14 +7,16 @@ from pathlib import Path
 from compiler import runtimes
 from compiler.link import header
 from compiler.runtimes import archives
-from compiler.targets import Runtime, Target
+from compiler.targets import NATIVE, Runtime, Target, resolve
 from compiler.toolchain import zig
-from compiler.verify.emulation import dynamic, foreign
+from compiler.toolchain.packages import folder_of
+from compiler.verify.emulation import dynamic, emulator, foreign
 from relaxd.contract.bundle.manifest import THREADS
 from relaxd.contract.options import Flavour
 
 DRIVER = Path(__file__).with_name("driver.c")
 STANDALONE_DRIVER = DRIVER.with_name("standalone.c")
+_INTERFACE = "libtvm_ffi.so"
 THREAD_COUNT = 2
 """Of a bundle's own threads, where it brings them: enough to see that they work there."""
 
@@ -71,14 +73,21 @@ def _static(target: Target) -> bool:
 
 
 def _with_libraries(bundle: Path, include: list[str], target: Target, output: Path) -> None:
-    """TVM's function interface comes from the fetched wheel, since a loader has it from Python; the
-    runtime from the bundle.
+    """TVM's function interface comes from a wheel, since a loader has it from Python; the runtime
+    from the bundle. An emulated PC runs one thread.
     """
-    interface = runtimes.find(target.platform) / "libtvm_ffi.so"
-    threads = [bundle / THREADS] if (bundle / THREADS).is_file() else []
+    alone = emulator.runs_on_pc(target)
+    threads = [bundle / THREADS] if (bundle / THREADS).is_file() and not alone else []
     counted = [f"-DRELAXD_THREADS={THREAD_COUNT}"] if threads else []
-    libraries = [*threads, interface, *sorted(bundle.glob("libtvm_runtime*.so"))]
+    libraries = [*threads, interface_of(target), *sorted(bundle.glob("libtvm_runtime*.so"))]
     dynamic.link([DRIVER], [*include, *counted], libraries, output, target)
+
+
+def interface_of(target: Target) -> Path:
+    """The library of TVM's function interface for the target's platform; raises LinkError."""
+    if target.platform == resolve(NATIVE).platform:
+        return folder_of("tvm_ffi") / "lib" / _INTERFACE
+    return runtimes.find(target.platform) / _INTERFACE
 
 
 def _with_archive(bundle: Path, target: Target) -> list[str]:

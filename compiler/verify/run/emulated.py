@@ -23,42 +23,50 @@ from relaxd.loader.tensors import element_types
 from relaxd.loader.tensors.binding import Binding
 
 _TAIL = 500
+Start = Callable[[Sequence[str]], None]
+"""Runs a command to its end; raises PointFailed or PointLate where it does not end well."""
 
 
 @dataclass(frozen=True)
-class _Program:
+class Program:
     """The emulated program: its command as far as it is the same at every point, the manifest of
-    its library, the folder of its inputs and outputs.
+    its library, the folder of its inputs and outputs, and what runs a command.
     """
 
     command: tuple[str, ...]
     manifest: Manifest
     scratch: Path
+    start: Start
     binding: Binding | None = None
 
     def run(self, inputs: Arrays) -> Arrays:
-        """The outputs by name; raises PointFailed with the end of what the program printed."""
+        """The outputs by name; raises what `start` raises."""
         input_file, output_file = self.scratch / "inputs", self.scratch / "outputs"
         tensors.write(
             input_file, [to_storage(inputs[item.name], item) for item in self.manifest.inputs]
         )
-        done = subprocess.run(
-            [*self.command, str(input_file), str(output_file), *self._dims(inputs)],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            # When the time is up this process is killed, and the emulator would run on.
-            preexec_fn=privileges.end_with_parent,
-        )
-        if done.returncode:
-            why = done.stderr.strip()[-_TAIL:] or f"ended with status {done.returncode}"
-            raise PointFailed(f"under {Path(self.command[0]).name}: {why}")
+        self.start([*self.command, str(input_file), str(output_file), *self._dims(inputs)])
         return read_outputs(self.manifest.outputs, output_file)
 
     def _dims(self, inputs: Arrays) -> list[str]:
         """The dims that a library without a runtime takes; the virtual machine takes none."""
         return [] if self.binding is None else list_dims(self.binding, self.manifest, inputs)
+
+
+def start_process(command: Sequence[str]) -> None:
+    """Run the command as a process; raises PointFailed with the end of what it printed."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        # When the time is up this process is killed, and the emulator would run on.
+        preexec_fn=privileges.end_with_parent,
+    )
+    if done.returncode:
+        why = done.stderr.strip()[-_TAIL:] or f"ended with status {done.returncode}"
+        raise PointFailed(f"under {Path(command[0]).name}: {why}")
 
 
 def list_dims(binding: Binding, manifest: Manifest, inputs: Arrays) -> list[str]:
@@ -92,23 +100,28 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
     spec: bundle, target, scratch (with the `program` in it); its seconds are of processor time, so
     that how many points are run does not depend on what else the machine does.
     """
-    run_points(spec, record, _program(spec).run, clock=child_seconds)
-
-
-def _program(spec: Record) -> _Program:
-    bundle, scratch = Path(spec["bundle"]).absolute(), Path(spec["scratch"]).absolute()
-    manifest = read_manifest(bundle)
-    emulation = emulator.find(targets.resolve(spec["target"]), Flavour(manifest.flavour))
+    emulation = emulator.find(
+        targets.resolve(spec["target"]), Flavour(read_manifest(Path(spec["bundle"])).flavour)
+    )
     if isinstance(emulation, str):
         raise BundleError(emulation)
+    program = program_of(spec, emulation.command, start_process)
+    run_points(spec, record, program.run, clock=child_seconds)
+
+
+def program_of(spec: Record, emulation: Sequence[str], start: Start) -> Program:
+    """The program of a spec (see `run_library`). emulation: words ahead of the program."""
+    bundle, scratch = Path(spec["bundle"]).absolute(), Path(spec["scratch"]).absolute()
+    manifest = read_manifest(bundle)
+    words = (*emulation, str(scratch / "program"))
     if manifest.flavour == Flavour.STANDALONE:
         file = str(bundle / manifest.weights_file) if manifest.weights else "-"
-        command = (*emulation.command, str(scratch / "program"), file)
-        return _Program(command, manifest, scratch, Binding(manifest.inputs, manifest.dims))
+        binding = Binding(manifest.inputs, manifest.dims)
+        return Program((*words, file), manifest, scratch, start, binding)
     weights = scratch / "weights"
     tensors.write(weights, _weights(bundle, manifest))
-    arguments = (str(scratch / "program"), str(bundle / manifest.library), str(weights))
-    return _Program((*emulation.command, *arguments), manifest, scratch)
+    library = str(bundle / manifest.library)
+    return Program((*words, library, str(weights)), manifest, scratch, start)
 
 
 def child_seconds() -> float:

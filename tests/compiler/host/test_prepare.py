@@ -7,6 +7,7 @@ from compiler.host import prepare
 from compiler.runtimes import linux, threads
 from compiler.toolchain import zig
 from compiler.verify.emulation import emulator
+from compiler.verify.emulation.pc import kernel
 from relaxd.contract.options import CompileOptions, Flavour
 
 
@@ -54,3 +55,10 @@ def test_a_static_program_gets_its_libraries(
         prepare.prepare(targets.resolve(name), options)
     assert linked == [triples["aarch64"]]
     assert asked == {triples[name]: program for name, program in programs.items()}
+
+
+def test_an_emulated_pc_gets_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulator, "explain_missing", lambda target, flavour: None)
+    prepare.prepare(targets.resolve("x86-64-v4"), CompileOptions())
+    monkeypatch.setattr(zig, "_zig", lambda *arguments, **settings: pytest.fail("built again"))
+    assert kernel.image().read_bytes()[510:512] == b"\x55\xaa"

@@ -1,6 +1,7 @@
 """The command that brings what is missing to emulate a target is said."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from compiler import runtimes, targets
 from compiler.runtimes import archives
 from compiler.targets import architectures
 from compiler.verify.emulation import emulator, foreign
+from compiler.verify.emulation.pc import bochs
 from relaxd.contract.options import Flavour
 from relaxd.loader.machine.host import Host
 
@@ -45,7 +47,7 @@ def test_a_static_program_needs_none() -> None:
 
 
 def test_a_target_that_nothing_emulates() -> None:
-    assert emulator.find(targets.resolve("x86-64-v4")) == "no emulator is known for x86-64-v4"
+    assert emulator.find(targets.resolve("x86-64-v3")) == "no emulator is known for x86-64-v3"
     assert emulator.find(targets.resolve("opencl-mali")) == "no emulator is known for opencl-mali"
 
 
@@ -61,6 +63,50 @@ def test_programs_for_linux_run_libraries_of_other_systems(
     assert "C library" in unseen[1]
     why = emulator.explain_missing(targets.resolve(name), Flavour.VM)
     assert (why or "").startswith("no emulator runs TVM's runtime for")
+
+
+@pytest.mark.parametrize("flavour", Flavour)
+def test_an_emulated_pc_runs_libraries_for_wider_vectors(
+    flavour: Flavour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = targets.resolve("x86-64-v4-vnni")
+    monkeypatch.setattr(emulator, "_has", lambda emulation, library: True)
+    monkeypatch.setattr(bochs, "explain_missing", lambda: None)
+    pc = emulator.find(target, flavour)
+    assert isinstance(pc, emulator.Emulator)
+    assert dict(pc.to_report()) == {
+        "by": "Bochs with the processor corei7_icelake_u",
+        "unseen": "more than one thread, and Linux's own kernel",
+    }
+    monkeypatch.setattr(emulator, "_has", lambda emulation, library: False)
+    library = "libc.so.6" if flavour is Flavour.STANDALONE else "libstdc++.so.6"
+    why = emulator.explain_missing(target, flavour)
+    assert why == f"there is no {library} in /lib/x86_64-linux-gnu"
+
+
+def test_without_bochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bochs, "_program", lambda: None)
+    why = emulator.explain_missing(targets.resolve("x86-64-v4"))
+    assert why == "Bochs is not installed: install bochs bochs-term bochsbios vgabios"
+
+
+@pytest.mark.parametrize(
+    ("features", "why"),
+    [
+        ("+avx512vbmi", None),
+        ("+avx512bf16,+adx", "no emulated PC has a processor with avx512_bf16"),
+    ],
+)
+def test_a_raw_target_beyond_all_emulated_processors(
+    features: str, why: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emulator, "_has", lambda emulation, library: True)
+    monkeypatch.setattr(bochs, "explain_missing", lambda: None)
+    document = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v4"}
+    raw = targets.resolve(json.dumps({**document, "mattr": features.split(",")}))
+    assert emulator.explain_missing(raw) == why
+    windows = targets.resolve(json.dumps({**document, "mtriple": "x86_64-pc-windows-gnu"}))
+    assert not emulator.runs_on_pc(windows)
 
 
 def test_a_library_for_windows_runs_on_this_processor(monkeypatch: pytest.MonkeyPatch) -> None:

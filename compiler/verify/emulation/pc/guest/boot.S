@@ -1,6 +1,6 @@
-/* From the BIOS's boot sector to the kernel in 64-bit mode, and the doors from programs back into the kernel. */
-#define TABLES 0x1000
-#define SELECTORS 0x7800
+/* Boots from the BIOS's boot sector into 64-bit mode and calls `kernel_main`; the entries through
+ * which a program comes back into the kernel. */
+#define PAGE_TABLES 0x1000
 #define STACK 0x90000
 #define IMAGE_SECTORS 100
 
@@ -14,29 +14,32 @@ _start:
   movw %ax, %es
   movw %ax, %ss
   movw $0x7c00, %sp
+  /* The rest of the image, by the BIOS. */
   movw $packet, %si
   movb $0x42, %ah
   int $0x13
   movb $'L', %al
   jc failed
+  /* Address line 20. */
   inb $0x92, %al
   orb $2, %al
   outb %al, $0x92
   cld
-  /* Addresses are as they are, 4 GB of them: one table of tables, four pages of a gigabyte. */
-  movw $TABLES, %di
+  /* The first 4 GiB of addresses are those of memory: four pages of 1 GiB, which programs may use
+   * as the kernel does. */
+  movw $PAGE_TABLES, %di
   xorl %eax, %eax
   movw $0x800, %cx
   rep stosl
-  movl $(TABLES + 0x1000 + 3), TABLES
-  movl $0x00000083, TABLES + 0x1000
-  movl $0x40000083, TABLES + 0x1008
-  movl $0x80000083, TABLES + 0x1010
-  movl $0xc0000083, TABLES + 0x1018
+  movl $(PAGE_TABLES + 0x1000 + 3), PAGE_TABLES
+  movl $0x00000083, PAGE_TABLES + 0x1000
+  movl $0x40000083, PAGE_TABLES + 0x1008
+  movl $0x80000083, PAGE_TABLES + 0x1010
+  movl $0xc0000083, PAGE_TABLES + 0x1018
   movl %cr4, %eax
   orl $0x20, %eax
   movl %eax, %cr4
-  movl $TABLES, %eax
+  movl $PAGE_TABLES, %eax
   movl %eax, %cr3
   movl $0xc0000080, %ecx
   rdmsr
@@ -84,9 +87,9 @@ long_mode:
   call kernel_main
   hlt
 
-/* int run(entry, stack): enters a program; what `leave` is given comes back. */
-.globl run
-run:
+/* int enter_program(entry, stack): returns what `exit_program` is passed. */
+.globl enter_program
+enter_program:
   pushq %rbx
   pushq %rbp
   pushq %r12
@@ -98,8 +101,8 @@ run:
   pushq %rdi
   xorl %edx, %edx
   ret
-.globl leave
-leave:
+.globl exit_program
+exit_program:
   movl %edi, %eax
   movq kernel_stack, %rsp
   popq %r15
@@ -110,7 +113,8 @@ leave:
   popq %rbx
   ret
 
-/* Programs run in the kernel's own ring, so only the stack changes; what lies below a program's stack pointer is its own. */
+/* Programs run in the kernel's own ring: only the stack changes. The kernel must not write to the
+ * program's, as 128 bytes below its pointer may be in use. */
 .globl syscall_entry
 syscall_entry:
   movq %rsp, program_stack
@@ -125,7 +129,7 @@ syscall_entry:
   pushq %rdi
   movq %rsp, %rdi
   movq %rax, %rsi
-  call syscall
+  call system_call
   popq %rdi
   popq %rsi
   popq %rdx
@@ -137,9 +141,9 @@ syscall_entry:
   movq program_stack, %rsp
   jmpq *%rcx
 
-/* On a stack of its own, since below a program's stack pointer lies what it has not done with. */
-.globl invalid_entry
-invalid_entry:
+/* On a stack of its own, for the same reason. `find_substitute` returns where to go on. */
+.globl invalid_opcode_entry
+invalid_opcode_entry:
   pushq %rax
   pushq %rcx
   pushq %rdx
@@ -151,7 +155,7 @@ invalid_entry:
   pushq %r11
   movq 72(%rsp), %rdi
   cld
-  call mend
+  call find_substitute
   movq %rax, 72(%rsp)
   popq %r11
   popq %r10
@@ -174,13 +178,13 @@ exceptions:
   pushq $0
   .endif
   pushq $vector
-  jmp fault_entry
+  jmp exception_entry
   .set vector, vector + 1
 .endr
-fault_entry:
+exception_entry:
   movq %rsp, %rdi
   movq kernel_stack, %rsp
-  call fault
+  call end_by_exception
 
 .bss
 .balign 8

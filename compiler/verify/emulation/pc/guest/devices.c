@@ -1,5 +1,5 @@
 /* The serial port, the disk, and what the processor needs before it runs vector code. */
-#include "machine.h"
+#include "pc.h"
 
 enum {
   SERIAL = 0x3f8,
@@ -8,33 +8,36 @@ enum {
   POWER = 0xb004,
   READ = 0x20,
   WRITE = 0x30,
-  AT_ONCE = 128,
-  WANTED = 8,
+  MOST_SECTORS = 128,
+  BUSY = 0x80,
+  DATA_READY = 8,
+  FAILED = 1,
   CODE_SELECTOR = 8,
   TASK_SELECTOR = 24,
   VECTOR_STATES = 0xe7,
-  INVALID = 6,
-  INVALID_STACK = 0x9c000,
-  GATE = 0x8e00,
+  INVALID_OPCODE = 6,
+  INVALID_OPCODE_STACK = 0x9c000,
+  INTERRUPT_GATE = 0x8e00,
 };
 
-enum { EFER = 0xc0000080, STAR = 0xc0000081, LSTAR = 0xc0000082, FMASK = 0xc0000084 };
+enum { STAR = 0xc0000081, LSTAR = 0xc0000082, FMASK = 0xc0000084 };
 
-void say(const char *text, u64 size) {
+void print_bytes(const char *text, u64 size) {
   for (u64 index = 0; index < size; ++index) {
     while (!(in8(SERIAL + 5) & 0x20)) continue;
     out8(SERIAL, (u8)text[index]);
   }
 }
 
-void say_text(const char *text) { say(text, length(text)); }
+void print(const char *text) { print_bytes(text, length(text)); }
 
-void say_number(u64 number) {
-  for (int shift = 60; shift >= 0; shift -= 4) say(&"0123456789abcdef"[number >> shift & 15], 1);
+void print_hex(u64 number) {
+  for (int shift = 60; shift >= 0; shift -= 4)
+    print_bytes(&"0123456789abcdef"[number >> shift & 15], 1);
 }
 
-static void ask_disk(u64 sector, u64 count, u8 command) {
-  while (in8(DISK + 7) & 0x80) continue;
+static void start_transfer(u64 sector, u64 count, u8 command) {
+  while (in8(DISK + 7) & BUSY) continue;
   out8(DISK_CONTROL, 2);
   out8(DISK + 6, (u8)(0xe0 | sector >> 24));
   out8(DISK + 2, (u8)count);
@@ -44,23 +47,23 @@ static void ask_disk(u64 sector, u64 count, u8 command) {
   out8(DISK + 7, command);
 }
 
-static void await_disk(void) {
+static void wait_for_disk(void) {
   u8 status;
-  while (((status = in8(DISK + 7)) & 0x80) || !(status & (WANTED | 1))) continue;
-  if (status & 1) {
-    say_text("the disk failed\n");
+  while (((status = in8(DISK + 7)) & BUSY) || !(status & (DATA_READY | FAILED))) continue;
+  if (status & FAILED) {
+    print("the disk failed\n");
     power_off();
   }
 }
 
-/* `to` has room for whole sectors. */
+/* `to` has room for all sectors, complete. */
 void read_disk(u64 sector, void *to, u64 bytes) {
   for (u64 left = (bytes + SECTOR - 1) / SECTOR; left;) {
-    u64 count = left < AT_ONCE ? left : AT_ONCE;
-    ask_disk(sector, count, READ);
+    u64 count = left < MOST_SECTORS ? left : MOST_SECTORS;
+    start_transfer(sector, count, READ);
     for (u64 index = 0; index < count; ++index) {
       u64 words = SECTOR / 2;
-      await_disk();
+      wait_for_disk();
       __asm__ volatile("rep insw" : "+D"(to), "+c"(words) : "d"(DISK) : "memory");
     }
     sector += count, left -= count;
@@ -69,11 +72,11 @@ void read_disk(u64 sector, void *to, u64 bytes) {
 
 void write_disk(u64 sector, const void *from, u64 bytes) {
   for (u64 left = (bytes + SECTOR - 1) / SECTOR; left;) {
-    u64 count = left < AT_ONCE ? left : AT_ONCE;
-    ask_disk(sector, count, WRITE);
+    u64 count = left < MOST_SECTORS ? left : MOST_SECTORS;
+    start_transfer(sector, count, WRITE);
     for (u64 index = 0; index < count; ++index) {
       u64 words = SECTOR / 2;
-      await_disk();
+      wait_for_disk();
       __asm__ volatile("rep outsw" : "+S"(from), "+c"(words) : "d"(DISK) : "memory");
     }
     sector += count, left -= count;
@@ -82,7 +85,7 @@ void write_disk(u64 sector, const void *from, u64 bytes) {
 
 static struct {
   u16 low, selector, kind, middle;
-  u32 high, none;
+  u32 high, reserved;
 } gates[32] __attribute__((aligned(16)));
 
 static void set_gate(u64 vector, u64 address, u16 kind) {
@@ -92,25 +95,36 @@ static void set_gate(u64 vector, u64 address, u16 kind) {
   gates[vector].middle = (u16)(address >> 16);
 }
 
-/* Bytes of 8 bits on the serial port, all the vector registers that there are, system calls and exceptions. */
-void prepare_processor(void) {
+static void set_exception_handlers(void) {
   struct __attribute__((packed)) {
     u16 limit;
     u64 base;
   } descriptor = {sizeof gates - 1, (u64)gates};
-  u64 control;
-  u32 states, other;
-  out8(SERIAL + 3, 3);
-  for (u64 vector = 0; vector < 32; ++vector) set_gate(vector, (u64)exceptions + 16 * vector, GATE);
-  set_gate(INVALID, (u64)invalid_entry, GATE | 1);
-  *(u64 *)(task + 36) = INVALID_STACK;
+  for (u64 vector = 0; vector < 32; ++vector)
+    set_gate(vector, (u64)exceptions + 16 * vector, INTERRUPT_GATE);
+  set_gate(INVALID_OPCODE, (u64)invalid_opcode_entry, INTERRUPT_GATE | 1);
+  *(u64 *)(task + 36) = INVALID_OPCODE_STACK;
   __asm__ volatile("ltr %0" ::"r"((u16)TASK_SELECTOR));
   __asm__ volatile("lidt %0" ::"m"(descriptor));
+}
+
+/* Turns on every vector register that the processor has, and sets floating point up as Linux does
+ * for a new program. */
+static void enable_vectors(void) {
+  u64 control;
+  u32 states, other, mxcsr = 0x1f80;
   __asm__ volatile("mov %%cr4, %0" : "=r"(control));
   control |= 1u << 9 | 1u << 10 | 1u << 16 | 1u << 18;
   __asm__ volatile("mov %0, %%cr4" ::"r"(control));
   __asm__ volatile("cpuid" : "=a"(states), "=b"(other), "=c"(other), "=d"(other) : "a"(13), "c"(0));
   __asm__ volatile("xsetbv" ::"c"(0), "a"(states & VECTOR_STATES), "d"(0));
+  __asm__ volatile("fninit\nldmxcsr %0" ::"m"(mxcsr));
+}
+
+void prepare_processor(void) {
+  out8(SERIAL + 3, 3); /* bytes of 8 bits */
+  set_exception_handlers();
+  enable_vectors();
   write_msr(STAR, (u64)CODE_SELECTOR << 32);
   write_msr(LSTAR, (u64)syscall_entry);
   write_msr(FMASK, 0x700);
@@ -118,6 +132,6 @@ void prepare_processor(void) {
 
 _Noreturn void power_off(void) {
   __asm__ volatile("outw %0, %1" ::"a"((u16)0x2000), "d"((u16)POWER));
-  for (const char *word = "Shutdown"; *word; ++word) out8(0x8900, (u8)*word);
+  for (const char *letter = "Shutdown"; *letter; ++letter) out8(0x8900, (u8)*letter);
   for (;;) __asm__ volatile("hlt");
 }

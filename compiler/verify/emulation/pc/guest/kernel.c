@@ -1,8 +1,28 @@
-/* Runs the disk's commands one after another, each in the same memory, and writes back how they ended. */
+/* A kernel for one program: reads it and its files from the disk, runs it, writes the files that it
+ * wrote and its exit status back, and turns the machine off.
+ *
+ * It makes the calls of Linux that a C or C++ program on one thread needs, and no others. The
+ * program runs in the kernel's ring and can do with this machine what it likes: the machine has
+ * nothing but this disk and a serial port. */
 #include "kernel.h"
 
-enum { STACK_BYTES = 1 << 20, LOADED = 1, INTERPRETER = 3, SHARED = 3, WORDS = 64 };
-enum { PHDR = 3, PHENT = 4, PHNUM = 5, PAGESZ = 6, BASE = 7, ENTRY = 9, CLKTCK = 17, SECURE = 23, RANDOM = 25, EXECFN = 31 };
+enum { STACK_BYTES = 1 << 20, STACK_WORDS = 1024, NOT_EXECUTABLE = 126, NOT_THERE = 127 };
+enum { LOADED = 1, INTERPRETER = 3, SHARED = 3 }; /* ELF's kinds of segments and programs */
+enum { SIGNALLED = 128 };
+
+/* The auxiliary vector's kinds of entries. */
+enum {
+  PHDR = 3,
+  PHENT = 4,
+  PHNUM = 5,
+  PAGESZ = 6,
+  BASE = 7,
+  ENTRY = 9,
+  CLKTCK = 17,
+  SECURE = 23,
+  RANDOM = 25,
+  EXECFN = 31,
+};
 
 struct program {
   u8 identity[16];
@@ -18,60 +38,67 @@ struct segment {
   u64 offset, address, physical, size, memory, alignment;
 };
 
-/* Were functions bound when they are first called, the loader would save all registers, which Bochs 2.7 does not always do right. */
+/* Were functions bound when they are first called, the loader would save all registers, which Bochs
+ * 2.7 does not always do right. */
 static const char *const environment[] = {"TVM_NUM_THREADS=1", "LD_BIND_NOW=1"};
 
 struct heading *const table = (struct heading *)0x200000;
 struct file *files(void) { return (struct file *)(table + 1); }
-struct command *commands(void) { return (struct command *)(files() + table->files); }
+
+static const struct program *program_of(const struct file *file) {
+  return (const struct program *)file->content;
+}
 
 static const struct segment *segment_at(const struct program *program, u64 index) {
   return (const struct segment *)((const u8 *)program + program->headers) + index;
 }
 
-static u64 extent(const struct program *program) {
+static u64 bytes_in_memory(const struct program *program) {
   u64 most = 0;
   for (u64 index = 0; index < program->header_count; ++index) {
     const struct segment *segment = segment_at(program, index);
-    if (segment->kind == LOADED && segment->address + segment->memory > most) most = segment->address + segment->memory;
+    u64 end = segment->address + segment->memory;
+    if (segment->kind == LOADED && end > most) most = end;
   }
   return most;
 }
 
-/* Copies a file's segments to where they belong; what their addresses are relative to. */
-static u64 place(const struct file *file) {
-  const struct program *program = (const struct program *)file->content;
-  u64 base = program->kind == SHARED ? (u64)take_pages(extent(program)) : 0;
+/* Copies the file's segments to their addresses, and returns what those are relative to. */
+static u64 load_segments(const struct file *file) {
+  const struct program *program = program_of(file);
+  u64 base = program->kind == SHARED ? (u64)allocate_pages(bytes_in_memory(program)) : 0;
   for (u64 index = 0; index < program->header_count; ++index) {
     const struct segment *segment = segment_at(program, index);
     if (segment->kind != LOADED) continue;
     u8 *to = (u8 *)(base + segment->address);
-    claim_pages((u64)to, segment->memory);
+    mark_used((u64)to, segment->memory);
     copy(to, file->content + segment->offset, segment->size);
     clear(to + segment->size, segment->memory - segment->size);
   }
   return base;
 }
 
+/* The path of the dynamic loader that the program begins with; NULL for a static program. */
 static const char *interpreter_of(const struct file *file) {
-  const struct program *program = (const struct program *)file->content;
+  const struct program *program = program_of(file);
   for (u64 index = 0; index < program->header_count; ++index)
-    if (segment_at(program, index)->kind == INTERPRETER) return (const char *)file->content + segment_at(program, index)->offset;
+    if (segment_at(program, index)->kind == INTERPRETER)
+      return (const char *)file->content + segment_at(program, index)->offset;
   return 0;
 }
 
-/* Where a program finds its own headers in memory. */
+/* Where the program's own headers lie in memory. */
 static u64 headers_at(const struct program *program, u64 base) {
   const struct segment *first = segment_at(program, 0);
   return base + program->headers + first->address - first->offset;
 }
 
-/* The stack as a program finds it: its words, its environment, what the kernel tells it. */
-static u64 *fill_stack(struct command *command, struct file *file, u64 base, u64 interpreter) {
-  const struct program *program = (const struct program *)file->content;
-  u64 *stack = (u64 *)(take_pages(STACK_BYTES) + STACK_BYTES) - 2 * WORDS, *next = stack;
-  const char *word = command->words;
-  u64 told[][2] = {
+/* The stack with which the program begins: arguments, environment, auxiliary vector. */
+static u64 *make_stack(const struct file *file, u64 base, u64 interpreter) {
+  const struct program *program = program_of(file);
+  u64 *stack = (u64 *)(allocate_pages(STACK_BYTES) + STACK_BYTES) - STACK_WORDS, *next = stack;
+  const char *word = table->words;
+  u64 auxiliary[][2] = {
       {PHDR, headers_at(program, base)},
       {PHENT, sizeof(struct segment)},
       {PHNUM, program->header_count},
@@ -84,60 +111,57 @@ static u64 *fill_stack(struct command *command, struct file *file, u64 base, u64
       {EXECFN, (u64)file->path},
       {0, 0},
   };
-  *next++ = command->count;
-  for (u64 index = 0; index < command->count; ++index, word += length(word) + 1) *next++ = (u64)word;
+  *next++ = table->arguments;
+  for (u64 index = 0; index < table->arguments; ++index, word += length(word) + 1)
+    *next++ = (u64)word;
   *next++ = 0;
-  for (u64 index = 0; index < sizeof environment / sizeof *environment; ++index) *next++ = (u64)environment[index];
+  for (u64 index = 0; index < sizeof environment / sizeof *environment; ++index)
+    *next++ = (u64)environment[index];
   *next++ = 0;
-  copy(next, told, sizeof told);
+  copy(next, auxiliary, sizeof auxiliary);
   return stack;
 }
 
-/* One program from its start to its end: ENDED and its status, 126 and 127 as shells mean them. */
-static int execute(struct command *command) {
-  struct file *file = find(command->words), *interpreter = 0;
-  forget_pages(table->memory);
-  forget_open();
-  forget_mended();
-  if (!file) return ENDED | 127;
-  load(file);
+/* The program from its start to its end: EXITED and its status, or what shells say where it cannot
+ * start. */
+static int run_program(void) {
+  struct file *file = find_file(table->words), *interpreter = 0;
+  if (!file) return EXITED | NOT_THERE;
+  if (!load_file(file)) return EXITED | NOT_EXECUTABLE;
   const char *name = interpreter_of(file);
   if (name) {
-    interpreter = find(name);
-    if (!interpreter) return ENDED | 126;
-    load(interpreter);
+    interpreter = find_file(name);
+    if (!interpreter || !load_file(interpreter)) return EXITED | NOT_EXECUTABLE;
   }
-  u64 base = place(file), linker = interpreter ? place(interpreter) : 0;
-  u64 *stack = fill_stack(command, file, base, linker);
-  u64 entry = interpreter ? linker + ((struct program *)interpreter->content)->entry : base + ((struct program *)file->content)->entry;
-  return run(entry, (u64)stack);
+  u64 base = load_segments(file), loader = interpreter ? load_segments(interpreter) : 0;
+  u64 *stack = make_stack(file, base, loader);
+  u64 own = base + program_of(file)->entry;
+  return enter_program(interpreter ? loader + program_of(interpreter)->entry : own, (u64)stack);
 }
 
-/* An exception ends the command: what it was, where, and the bytes of the instruction. */
-_Noreturn void fault(const u64 *frame) {
-  say_text("exception ");
-  say_number(frame[0]);
-  say_text(" at ");
-  say_number(frame[2]);
+/* Ends the program, and prints the exception's number, its place and the instruction there. */
+_Noreturn void end_by_exception(const u64 *frame) {
+  print("exception ");
+  print_hex(frame[0]);
+  print(" at ");
+  print_hex(frame[2]);
   if (frame[2] < table->memory) {
-    say_text(", code ");
-    say_number(__builtin_bswap64(*(const u64 *)frame[2]));
+    print(", code ");
+    print_hex(__builtin_bswap64(*(const u64 *)frame[2]));
   }
-  say_text("\n");
-  leave((int)(ENDED | 128 | frame[0]));
+  print("\n");
+  exit_program((int)(EXITED | SIGNALLED | frame[0]));
 }
 
 void kernel_main(void) {
   prepare_processor();
-  read_disk(TABLE_SECTOR, table, SECTOR);
+  read_disk(TABLE_SECTOR, table, sizeof *table);
   read_disk(TABLE_SECTOR, table, table->bytes);
-  for (u64 index = 0; index < table->files; ++index) files()[index].content = 0, files()[index].inode = index + 16;
-  for (u64 index = 0; index < table->commands; ++index) {
-    u64 began = read_clock();
-    commands()[index].status = (u32)execute(&commands()[index]);
-    commands()[index].clocks = read_clock() - began;
-  }
-  save_written();
+  prepare_pages(table->memory);
+  for (u64 index = 0; index < table->files; ++index)
+    files()[index].content = 0, files()[index].inode = index + 16;
+  table->status = (u32)run_program();
+  save_written_files();
   write_disk(TABLE_SECTOR, table, table->bytes);
   power_off();
 }

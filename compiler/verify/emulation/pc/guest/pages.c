@@ -1,42 +1,50 @@
-/* Which pages of memory are taken: programs' from the bottom, files' contents from the top. */
+/* Which pages of memory are in use: a program's from the bottom, contents of files from the top. */
 #include "kernel.h"
 
-enum { MAP = 0x100000, FIRST = 0x400000 };
+enum { MAP = 0x100000, FIRST = 0x800000 };
 
-static u8 *const taken = (u8 *)MAP;
+static u8 *const used = (u8 *)MAP;
 static u64 end;
 
-/* All memory below `limit` is free again, and files' contents will lie from there down. */
-void forget_pages(u64 limit) {
-  if (end == 0) end = limit;
-  clear(taken, limit / PAGE);
+void prepare_pages(u64 memory) {
+  end = memory;
+  clear(used, memory / PAGE);
 }
 
-static u64 pages(u64 bytes) { return (bytes + PAGE - 1) / PAGE; }
+static u64 count_pages(u64 bytes) { return (bytes + PAGE - 1) / PAGE; }
 
-void claim_pages(u64 begin, u64 bytes) {
-  for (u64 page = begin / PAGE; page < pages(begin + bytes); ++page) taken[page] = 1;
+static int is_inside(u64 page) { return page < end / PAGE; }
+
+void mark_used(u64 begin, u64 bytes) {
+  for (u64 page = begin / PAGE; page < count_pages(begin + bytes) && is_inside(page); ++page)
+    used[page] = 1;
 }
 
-void give_pages(u64 begin, u64 bytes) {
-  for (u64 page = begin / PAGE; page < pages(begin + bytes) && page < end / PAGE; ++page) taken[page] = 0;
+void free_pages(u64 begin, u64 bytes) {
+  for (u64 page = begin / PAGE; page < count_pages(begin + bytes) && is_inside(page); ++page)
+    used[page] = 0;
 }
 
-/* Pages in a row, with zeros; NULL where there are not that many. */
-u8 *take_pages(u64 bytes) {
-  u64 wanted = pages(bytes), run = 0;
-  for (u64 page = FIRST / PAGE; page < end / PAGE; ++page) {
-    run = taken[page] ? 0 : run + 1;
-    if (run < wanted) continue;
-    u8 *found = (u8 *)((page + 1 - wanted) * PAGE);
-    claim_pages((u64)found, bytes);
-    clear(found, wanted * PAGE);
-    return found;
+/* Consecutive pages of zeros; NULL where there are not that many. */
+u8 *allocate_pages(u64 bytes) {
+  u64 wanted = count_pages(bytes), free = 0;
+  for (u64 page = FIRST / PAGE; is_inside(page); ++page) {
+    free = used[page] ? 0 : free + 1;
+    if (free < wanted) continue;
+    u8 *memory = (u8 *)((page + 1 - wanted) * PAGE);
+    mark_used((u64)memory, bytes);
+    clear(memory, wanted * PAGE);
+    return memory;
   }
   return 0;
 }
 
-u8 *take_for_good(u64 bytes) {
-  end -= pages(bytes) * PAGE;
+/* The last pages, which are never free again; NULL where one of them is in use. */
+u8 *allocate_at_end(u64 bytes) {
+  u64 wanted = count_pages(bytes), last = end / PAGE;
+  if (wanted > last - FIRST / PAGE) return 0;
+  for (u64 page = last - wanted; page < last; ++page)
+    if (used[page]) return 0;
+  end -= wanted * PAGE;
   return (u8 *)end;
 }

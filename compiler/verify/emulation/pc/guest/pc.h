@@ -1,6 +1,6 @@
 /* The processor and the devices of a PC, as far as the kernel uses them. */
-#ifndef MACHINE_H
-#define MACHINE_H
+#ifndef PC_H
+#define PC_H
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -10,7 +10,9 @@ typedef long i64;
 
 enum { SECTOR = 512 };
 
-static inline void out8(u16 port, u8 value) { __asm__ volatile("outb %0, %1" ::"a"(value), "Nd"(port)); }
+static inline void out8(u16 port, u8 value) {
+  __asm__ volatile("outb %0, %1" ::"a"(value), "Nd"(port));
+}
 
 static inline u8 in8(u16 port) {
   u8 value;
@@ -19,7 +21,8 @@ static inline u8 in8(u16 port) {
 }
 
 static inline void write_msr(u32 number, u64 value) {
-  __asm__ volatile("wrmsr" ::"c"(number), "a"((u32)value), "d"((u32)(value >> 32)) : "memory");
+  u32 low = (u32)value, high = (u32)(value >> 32);
+  __asm__ volatile("wrmsr" ::"c"(number), "a"(low), "d"(high) : "memory");
 }
 
 static inline u64 read_clock(void) {
@@ -28,7 +31,7 @@ static inline u64 read_clock(void) {
   return (u64)high << 32 | low;
 }
 
-/* Eight bytes at a time, since the emulator takes as long for one. */
+/* Eight bytes at a time: the emulator takes as long for one. */
 static inline void copy(void *to, const void *from, u64 size) {
   u64 words = size / 8, bytes = size % 8;
   __asm__ volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words)::"memory");
@@ -47,33 +50,28 @@ static inline u64 length(const char *text) {
   return count;
 }
 
-static inline int starts(const char *text, const char *with) {
-  while (*with && *text == *with) ++text, ++with;
-  return *with == 0;
+static inline int are_equal(const char *lhs, const char *rhs) {
+  while (*lhs && *lhs == *rhs) ++lhs, ++rhs;
+  return *lhs == *rhs;
 }
 
-static inline int same(const char *one, const char *other) { return length(one) == length(other) && starts(one, other); }
-
-/* device.c */
-void say(const char *text, u64 size);
-void say_text(const char *text);
-void say_number(u64 number);
+/* devices.c */
+void print_bytes(const char *text, u64 size);
+void print(const char *text);
+void print_hex(u64 number);
 void read_disk(u64 sector, void *to, u64 bytes);
 void write_disk(u64 sector, const void *from, u64 bytes);
 void prepare_processor(void);
 _Noreturn void power_off(void);
 
 /* boot.S */
-int run(u64 entry, u64 stack);
-_Noreturn void leave(int status);
+int enter_program(u64 entry, u64 stack);
+_Noreturn void exit_program(int status);
 void syscall_entry(void);
-void invalid_entry(void);
+void invalid_opcode_entry(void);
 extern u8 exceptions[], task[];
 
-/* mend.c */
-void forget_mended(void);
-
 /* kernel.c */
-_Noreturn void fault(const u64 *frame);
+_Noreturn void end_by_exception(const u64 *frame);
 
 #endif
