@@ -108,35 +108,35 @@ class Auditor:
         self._next_at = 0.0
         self._windows: dict[str, _Window] = {}
 
-    def record_change(
+    def entry_of(
         self,
         principal: Principal,
         action: str,
         status: int,
         state: MutableMapping[str, Any],
         parameters: MutableMapping[str, Any],
-    ) -> None:
-        """A request that changes something was answered with that status. One that changed nothing
-        has no entry where many did so: the next that has one tells their number.
+    ) -> dict[str, Any] | None:
+        """The entry of a request that changes something and is answered with that status. One that
+        changed nothing has none where many did so: the next that has one tells their number.
         """
         if action == "upload" and status in (202, 204):  # a part, not yet a blob
-            return
+            return None
         outcome = "done" if status < 400 else "refused" if status < 500 else "failed"
         detail: dict[str, object] = {"status": status, "method": principal.method.value}
         if outcome != "done":
             left_out = self._count_refusal(principal.tenant)
             if left_out is None:
-                return
+                return None
             detail |= {"refused_before": left_out} if left_out else {}
-        self._write(
-            tenant=principal.tenant,
-            principal=principal.name,
-            action=action,
-            subject=_subject(state, parameters)[:LONGEST_SUBJECT],
-            outcome=outcome,
-            request_id=state.get("request_id"),
-            detail={**detail, **state.get("detail", {})},
-        )
+        return {
+            "tenant": principal.tenant,
+            "principal": principal.name,
+            "action": action,
+            "subject": _subject(state, parameters)[:LONGEST_SUBJECT],
+            "outcome": outcome,
+            "request_id": state.get("request_id"),
+            "detail": {**detail, **state.get("detail", {})},
+        }
 
     def _count_refusal(self, tenant: str) -> int | None:
         """None where the tenant has had its entries; else how many requests had none before."""
@@ -162,16 +162,11 @@ class Auditor:
             detail = {"count": self._refused, "addresses": sorted(self._addresses)}
             self._refused, self._addresses = 0, set()
             self._next_at = time.monotonic() + REFUSALS_S
-        self._write(
-            tenant=DEFAULT,
-            principal="unknown",
-            action="sign-in",
-            subject="",
-            outcome="refused",
-            detail=detail,
-        )
+        unknown = {"tenant": DEFAULT, "principal": "unknown", "action": "sign-in", "subject": ""}
+        self.write({**unknown, "outcome": "refused", "detail": detail})
 
-    def _write(self, **entry: Any) -> None:
+    def write(self, entry: dict[str, Any]) -> None:
+        """Write an entry to the database."""
         try:
             auditing.record(self._core, **entry)
         except DatabaseUnavailable as error:

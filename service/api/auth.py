@@ -113,9 +113,9 @@ class Authentication:
             if (action := state.get("action")) and not noted:
                 noted = True
                 parameters = scope.get("path_params", {})
-                await run_in_thread(
-                    self._auditor.record_change, principal, action, status, state, parameters
-                )
+                entry = self._auditor.entry_of(principal, action, status, state, parameters)
+                if entry is not None:
+                    await run_in_thread(self._auditor.write, entry)
 
         async def answer(message: Message) -> None:
             nonlocal status

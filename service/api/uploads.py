@@ -141,7 +141,8 @@ async def receive(request: Request, core: Core) -> AsyncIterator[Form]:
         finally:
             await form.close()
     finally:
-        await run_in_thread(reserved.end)
+        if reserved.is_begun:
+            await run_in_thread(reserved.end)
 
 
 async def _parse(parser: MultiPartParser) -> FormData:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from relaxd.contract.states import State
 from service.db import outbox, records
@@ -47,14 +47,16 @@ class Transaction:
         self.now = now
         self._writes = writes
 
+    def with_lock(self, query: Select[Any]) -> Select[Any]:
+        """The query, its rows locked against other writers in a writing transaction."""
+        return query.with_for_update() if self._writes else query
+
     def lock(self, job_id: str, tenant: str | None = None) -> Row[Any]:
         """The row of the job, locked against other writers in a writing transaction; raises
         UnknownJob, also for a job of another tenant than the one given.
         """
         query = select(jobs).where(jobs.c.id == job_id)
-        row = self.connection.execute(
-            query.with_for_update() if self._writes else query
-        ).one_or_none()
+        row = self.connection.execute(self.with_lock(query)).one_or_none()
         if row is None or tenant not in (None, row.tenant):
             raise UnknownJob(job_id)
         return row

@@ -4,7 +4,7 @@ deadline has passed.
 
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, and_, select, update
+from sqlalchemy import ColumnElement, Select, and_, select, update
 
 from relaxd.contract.failures import Failure
 from relaxd.contract.states import Stage, State
@@ -56,16 +56,20 @@ def ring_again(
     """
     if slots <= 0:
         return 0
-    with core.writing() as tx:
-        lost = (
-            scheduling.ready(tx, capabilities)
-            .where(builds.c.rung_at <= tx.now - core.settings.ring_after_s)
-            .order_by(builds.c.created_at, builds.c.id)
-            .limit(slots)
+
+    def lost(tx: Transaction) -> Select[str, str]:
+        query = scheduling.ready(tx, capabilities).where(
+            builds.c.rung_at <= tx.now - core.settings.ring_after_s
         )
         if elsewhere:
-            lost = lost.where(scheduling.leave_to_others(tx, elsewhere))
-        build_ids = tx.connection.execute(lost.with_for_update(skip_locked=True)).all()
+            query = query.where(scheduling.leave_to_others(tx, elsewhere))
+        return query.order_by(builds.c.created_at, builds.c.id).limit(slots)
+
+    with core.reading() as tx:  # no write begins where there are none
+        if not tx.connection.execute(lost(tx)).first():
+            return 0
+    with core.writing() as tx:
+        build_ids = tx.connection.execute(lost(tx).with_for_update(skip_locked=True)).all()
         tx.connection.execute(
             update(builds)
             .where(builds.c.id.in_([row.id for row in build_ids]))

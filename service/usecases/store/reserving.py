@@ -50,6 +50,7 @@ class Reservation:
         if not self._is_counted:
             size += STEP
         else:
+            self._require(size)
             with self.core.writing() as tx:
                 size = self._grow(tx, size, ahead=0 if is_all else STEP)
         self.size, self._written_at = size, self.core.clock()
@@ -65,12 +66,12 @@ class Reservation:
         """Count an upload of so many bytes, as far as they are known; raises TooManyUploads,
         QuotaExceeded, the latter also where the tenant stores as much as it may.
         """
+        self._require(max(1, size))
+        with self.core.reading() as tx:
+            self._require_number(tx)
         with self.core.writing() as tx:
             self.size = self._grow(tx, max(1, size), ahead=0)
-            most = self.core.settings.max_uploads
-            uploads = _living(tx, self.tenant).where(reservations.c.is_upload)
-            if len(tx.connection.execute(uploads.limit(most + 1)).all()) > most:
-                raise TooManyUploads(self.tenant, most)
+            self._require_number(tx)
         self._written_at = self.core.clock()
 
     def settle(self, size: int) -> None:
@@ -85,6 +86,11 @@ class Reservation:
         if self._written_at is not None and self._is_counted:
             tx.connection.execute(update(reservations).where(self._is_mine).values(size=self.size))
 
+    @property
+    def is_begun(self) -> bool:
+        """True if `end` may have something to do."""
+        return self.is_upload or self._written_at is not None
+
     def end(self) -> None:
         """Count nothing any more."""
         if self.is_upload or (self._written_at is not None and self._is_counted):
@@ -98,11 +104,11 @@ class Reservation:
         self._grow(tx, self.size + amount, ahead=0)
 
     def room(self, tx: Transaction) -> int | None:
-        """Bytes that the tenant may have under this reservation, None for any number; others that
-        reserve wait from here on.
+        """Bytes that the tenant may have under this reservation, None for any number; in a writing
+        transaction, others that reserve wait from here on.
         """
         limits = select(tenants.c.stored_limit, tenants.c.stored_bytes)
-        mine = limits.where(tenants.c.name == self.tenant).with_for_update()
+        mine = tx.with_lock(limits.where(tenants.c.name == self.tenant))
         row = tx.connection.execute(mine).one_or_none()
         if row is None or row.stored_limit is None:
             return None
@@ -121,6 +127,22 @@ class Reservation:
     @property
     def _is_mine(self) -> ColumnElement[bool]:
         return reservations.c.id == self.id
+
+    def _require(self, size: int) -> None:
+        """Raise QuotaExceeded where the tenant has no room for so many bytes: no write has to begin
+        to find that out, which others would wait for.
+        """
+        with self.core.reading() as tx:
+            room = self.room(tx)
+        if room is not None and size > room:
+            raise QuotaExceeded(self.tenant)
+
+    def _require_number(self, tx: Transaction) -> None:
+        """Raise TooManyUploads where the tenant has as many others under way as it may have."""
+        most = self.core.settings.max_uploads
+        others = _living(tx, self.tenant).where(reservations.c.is_upload, ~self._is_mine)
+        if len(tx.connection.execute(others.limit(most)).all()) >= most:
+            raise TooManyUploads(self.tenant, most)
 
     def _grow(self, tx: Transaction, size: int, *, ahead: int) -> int:
         """Write the reservation; the bytes that it counts from now on."""
@@ -152,7 +174,7 @@ def charge_job(core: Core, tenant: str, size: int) -> None:
 
 def require_room(core: Core, tenant: str) -> None:
     """Raise QuotaExceeded where the tenant has as much stored and under way as it may."""
-    with core.writing() as tx:
+    with core.reading() as tx:
         room = Reservation(core, tenant).room(tx)
     if room is not None and room <= 0:
         raise QuotaExceeded(tenant)

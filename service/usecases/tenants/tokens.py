@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import structlog
-from sqlalchemy import ColumnElement, insert, or_, select, update
+from sqlalchemy import ColumnElement, Float, bindparam, insert, or_, select, update
 
 from service.core import Core
 from service.db import records
@@ -126,8 +126,8 @@ def sign_in(core: Core, text: str) -> Principal | None:
         return None
     token_id, secret = match.groups()
     with core.reading() as tx:
-        query = select(tokens).where(tokens.c.id == token_id, _lives(tx.now))
-        row = tx.connection.execute(query).one_or_none()
+        arguments = {"token_id": token_id, "now": tx.now}
+        row = tx.connection.execute(_LIVING, arguments).one_or_none()
     if not hmac.compare_digest(_hash(secret), row.secret_hash if row else ""):
         return None
     assert row is not None
@@ -137,9 +137,15 @@ def sign_in(core: Core, text: str) -> Principal | None:
     return Principal(token.tenant, f"{token.name} ({token.id})", token.scopes, Method.TOKEN)
 
 
-def _lives(now: float) -> ColumnElement[bool]:
+def _lives(now: float | ColumnElement[float]) -> ColumnElement[bool]:
     ends = or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
     return tokens.c.revoked_at.is_(None) & ends
+
+
+_LIVING = select(tokens).where(
+    tokens.c.id == bindparam("token_id"), _lives(bindparam("now", type_=Float))
+)
+"""Made once: every request asks."""
 
 
 def _note_use(core: Core, token_id: str) -> None:

@@ -1,13 +1,16 @@
+from dataclasses import replace
+
 import pytest
 
 from artifacts.errors import BlobNotFound
 from compiler.isolation.messages import CompileJob
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
-from service.errors import QuotaExceeded
+from service.errors import QuotaExceeded, TooManyUploads
 from service.identity import DEFAULT, Limits
 from service.usecases.builds import claiming
 from service.usecases.store import collecting, holdings
+from service.usecases.store.reserving import Uploads
 from service.usecases.tenants import tenants
 from tests.service.fakes import mismatch
 
@@ -63,6 +66,29 @@ def test_a_quota_lets_nothing_through_that_exceeds_it(core):
     for expected in (None, retained.digest):
         assert blobs.put(b"8 bytes.", expected) == retained, "what it has takes no room"
     assert store_array(core, "a") == 8
+
+
+@pytest.mark.usefixtures("two")
+def test_a_refusal_for_lack_of_room_takes_no_turn_at_the_database(core, monkeypatch):
+    tenants.change(core, "a", limits=Limits(stored_bytes=10))
+    blobs_of(core, "a").put(b"8 bytes.")
+    monkeypatch.setattr(core.db, "write", None)
+    with pytest.raises(QuotaExceeded):
+        blobs_of(core, "a").put(b"three")
+    with pytest.raises(QuotaExceeded):
+        Uploads(core).reservation("a", "upload").begin(3)
+
+
+@pytest.mark.usefixtures("two")
+def test_a_refusal_for_too_many_uploads_takes_none_either(core, monkeypatch):
+    settings = core.settings.model_copy(update={"max_uploads": 2})
+    uploads = Uploads(replace(core, settings=settings))
+    for name in ("first", "second"):
+        uploads.reservation("a", name).begin(1)
+    uploads.reservation("b", "another's").begin(1)
+    monkeypatch.setattr(core.db, "write", None)
+    with pytest.raises(TooManyUploads):
+        uploads.reservation("a", "third").begin(1)
 
 
 @pytest.mark.usefixtures("two")
