@@ -3,7 +3,7 @@
 import gc
 import sys
 
-SWITCH_S = 0.0005
+SWITCH_S = 0.0001
 """How long a thread may keep others from the interpreter: at Python's 5 ms, a request that waits
 twenty times for the database takes 100 ms longer beside one busy thread.
 """

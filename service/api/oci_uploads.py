@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request, Response
@@ -13,7 +14,7 @@ from service.api.oci_errors import Code, RegistryError, RegistryRoute
 from service.api.oci_names import Repository, StoreOf, blob_path, upload_path
 from service.api.oci_sessions import Sessions, Started
 from service.api.scopes import principal_of
-from service.api.tenant_threads import run_in_thread
+from service.api.tenant_threads import HEAVY, run_in_thread
 
 MOST_AHEAD = 64 << 20
 """The memory for the beginnings of all blobs that are read before an upload begins."""
@@ -136,7 +137,8 @@ async def _finish(
     request.state.subject = f"{name}@{digest}"
     try:
         await _append(sessions, upload, request)
-        await run_in_thread(sessions.store, identifier, blobs, digest, upload.started)
+        store = partial(sessions.store, identifier, blobs, digest, upload.started)
+        await run_in_thread(store, width=HEAVY)
     except RegistryError as error:
         # A client that did not hear of its success asks again.
         if error.oci_code is Code.BLOB_UPLOAD_UNKNOWN and await run_in_thread(blobs.touch, digest):

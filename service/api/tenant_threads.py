@@ -16,15 +16,15 @@ from service.db.turns import TENANT
 
 WIDTH = 40
 """Threads for a tenant that is served alone; who comes later waits."""
-SHARED = 4
+SHARED = 2
 """Threads for each of several tenants: every busy thread holds up all others each time that they
-wait for the interpreter's lock. Beside a tenant with 16 connections, p99 of a submit was 190 ms
-with no such limit and 150 with this one.
+wait for the interpreter's lock, and 9 ms of processor time take as many times longer. Beside a
+tenant with 16 connections, the median of a submit was 127 ms with four and 101 with two.
 """
 RECENT_S = 10.0
 """How long a tenant counts as served beyond its last request."""
 HEAVY = 2
-"""The width for what keeps the processor busy."""
+"""The width for what keeps the processor or the disk busy for long, apart from what is short."""
 
 T = TypeVar("T")
 

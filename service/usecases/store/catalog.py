@@ -7,6 +7,7 @@ that is older than that has a row, and a collection knows what it keeps (`collec
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -46,20 +47,23 @@ def lock_blobs(tx: Transaction, digests: Iterable[str]) -> None:
 
 def note_blobs(tx: Transaction, listed: Mapping[str, tuple[int, float]]) -> None:
     """Note blobs by digest, with the size and the time of the last touch of each."""
-    if not listed:
-        return
     rows = [
         {"digest": digest, "size": size, "touched_at": touched, "is_read": False}
         for digest, (size, touched) in sorted(listed.items())
     ]
-    insert = insert_into(tx, blobs, rows)
+    if rows:
+        tx.connection.execute(_noted(tx.connection.dialect.name), rows)
+
+
+@cache
+def _noted(dialect: str) -> postgresql.Insert | sqlite.Insert:
+    """The statement for rows of blobs, made once: it is a part of every upload."""
+    insert = (postgresql.insert if dialect == "postgresql" else sqlite.insert)(blobs)
     later = insert.excluded.touched_at
-    tx.connection.execute(
-        insert.on_conflict_do_update(
-            index_elements=[blobs.c.digest],
-            set_={"touched_at": later},
-            where=later > blobs.c.touched_at + FRESH_S,
-        )
+    return insert.on_conflict_do_update(
+        index_elements=[blobs.c.digest],
+        set_={"touched_at": later},
+        where=later > blobs.c.touched_at + FRESH_S,
     )
 
 

@@ -65,6 +65,16 @@ def _may_read() -> ColumnElement[bool]:
 MAY_READ = _may_read()
 """Whether the tenant of that bound name may read the blob of that bound digest."""
 _HOLDS = select(MAY_READ)
+_HELD_OF = select(holdings.c.digest).where(
+    holdings.c.tenant == bindparam("tenant"),
+    holdings.c.digest.in_(bindparam("digests", expanding=True)),
+)
+_NEW_HOLDINGS = insert(holdings)
+_ADDED = (
+    update(tenants)
+    .where(tenants.c.name == bindparam("tenant"))
+    .values(stored_bytes=tenants.c.stored_bytes + bindparam("amount"))
+)
 _IS_HELD = select(
     exists().where(
         holdings.c.tenant == bindparam("tenant"), holdings.c.digest == bindparam("digest")
@@ -119,22 +129,19 @@ def _insert(tx: Transaction, tenant: str, sizes: Mapping[str, int]) -> None:
         {"tenant": tenant, "digest": digest, "size": size, "held_at": tx.now}
         for digest, size in sorted(sizes.items())
     ]
-    tx.connection.execute(insert(holdings), rows)
+    tx.connection.execute(_NEW_HOLDINGS, rows)
     catalog.note_blobs(tx, {digest: (size, tx.now) for digest, size in sizes.items()})
     _add(tx, tenant, sum(sizes.values()))
 
 
 def _add(tx: Transaction, tenant: str, amount: int) -> None:
-    mine = update(tenants).where(tenants.c.name == tenant)
-    tx.connection.execute(mine.values(stored_bytes=tenants.c.stored_bytes + amount))
+    tx.connection.execute(_ADDED, {"tenant": tenant, "amount": amount})
 
 
 def _readable(core: Core, tenant: str, digests: Iterable[str]) -> set[str]:
-    query = select(holdings.c.digest).where(
-        holdings.c.tenant == tenant, holdings.c.digest.in_(list(digests))
-    )
+    arguments = {"tenant": tenant, "digests": list(digests)}
     with core.reading() as tx:
-        return set(tx.connection.scalars(query))
+        return set(tx.connection.scalars(_HELD_OF, arguments))
 
 
 def is_held(core: Core, tenant: str, digest: str) -> bool:
