@@ -16,6 +16,7 @@ from service.usecases.builds import fleet, tracing
 from service.usecases.jobs import cancelling, inspecting, overview, submitting, watching
 from service.usecases.jobs.overview import Search, Snapshot
 from service.usecases.store import holdings
+from service.usecases.store.holdings import Unheld
 
 
 class Jobs:
@@ -24,13 +25,20 @@ class Jobs:
     A job of a tenant other than `tenant` is unknown; with None, every job is known.
     """
 
-    def __init__(self, core: Core, tenant: str | None = DEFAULT) -> None:
+    def __init__(
+        self, core: Core, tenant: str | None = DEFAULT, unheld: Unheld | None = None
+    ) -> None:
         self._core = core
         self._tenant = tenant
+        self._unheld = unheld
 
     def of(self, tenant: str | None) -> "Jobs":
         """The same for another tenant."""
         return Jobs(self._core, tenant)
+
+    def with_blobs(self, unheld: Unheld) -> "Jobs":
+        """The same for a submission that brings blobs, which the tenant holds with the new job."""
+        return Jobs(self._core, self._tenant, unheld)
 
     @property
     def store(self) -> Artifacts:
@@ -68,6 +76,7 @@ class Jobs:
                 change=change,
                 project=project,
                 urgency=urgency,
+                unheld=self._unheld,
             )
             span.note({tracing.JOB: job.id})
             return job

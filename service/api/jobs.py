@@ -18,6 +18,7 @@ from service.api.watching import as_sse, log_lines
 from service.api.wire import PROJECT, FailedGatesIn, JobList, JobOut, Name
 from service.domain import FailedGate, Job
 from service.usecases.jobs import gating
+from service.usecases.store.holdings import Unheld
 
 HEARTBEAT_S = 10
 MAX_WAIT_S = 3600
@@ -103,6 +104,7 @@ async def compile_model(
     services: UseServices,
     jobs: UseJobs,
     watch: UseWatch,
+    principal: UsePrincipal,
     wait: Wait = None,
     wait_for_worker: WaitForWorker = True,
     project: OfProject = "",
@@ -117,8 +119,9 @@ async def compile_model(
     async with receive(request, services.core) as form:
 
         def store_and_submit() -> Job:
-            sent = form.store(jobs.store.blobs)
-            return jobs.submit(
+            unheld = Unheld(principal.tenant, form.reserved)
+            sent = form.store(jobs.store.blobs, unheld)
+            return jobs.with_blobs(unheld).submit(
                 sent.model,
                 sent.request,
                 idempotency_key,

@@ -35,7 +35,7 @@ from service.api.tenant_threads import run_in_thread
 from service.api.wire import RequestIn
 from service.core import Core
 from service.settings import Settings
-from service.usecases.store.holdings import draw_on
+from service.usecases.store.holdings import Unheld, draw_on
 from service.usecases.store.reserving import Reservation
 
 MODEL_PART, REQUEST, SAMPLES = "model", "request", "samples"
@@ -92,11 +92,11 @@ class Form:
     request: CompileRequest
     reserved: Reservation
 
-    def store(self, blobs: BlobStore) -> Upload:
-        """Put the files into the store; to be called off the event loop. Raises StoreError, and
-        DeclarationError for files or a tar without a model.
+    def store(self, blobs: BlobStore, unheld: Unheld | None = None) -> Upload:
+        """Put the files into the store, to be held at once or with `unheld`; to be called off the
+        event loop. Raises StoreError, and DeclarationError for files or a tar without a model.
         """
-        declared, blobs = self.request, draw_on(self.reserved, blobs)
+        declared, blobs = self.request, draw_on(self.reserved, blobs, unheld)
         if self.samples:
             declared = replace(declared, samples=_store(_piece(self.samples), blobs).digest)
         names = [upload.filename or "" for upload in self.model]

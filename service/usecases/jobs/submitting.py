@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select
@@ -27,6 +28,7 @@ from service.usecases.builds import fleet
 from service.usecases.builds.answering import Answer, Requester, answers
 from service.usecases.builds.tracing import TRACEPARENT
 from service.usecases.store import holdings, indexing
+from service.usecases.store.holdings import TenantBlobs, Unheld
 from service.usecases.tenants import admission
 from service.usecases.tenants.admission import AdmissionStatus
 
@@ -52,9 +54,11 @@ def submit(
     change: Change | None = None,
     project: str = "",
     urgency: Urgency = Urgency(),
+    unheld: Unheld | None = None,
 ) -> Job:
-    """See `Jobs.submit`; an inspection gets one build, whatever targets it names. Raises
-    DeclarationError where weights are to be calibrated without samples, or the deadline has passed.
+    """See `Jobs.submit`; an inspection gets one build, whatever targets it names. `unheld` are
+    blobs that the tenant has put for this job. Raises DeclarationError where weights are to be
+    calibrated without samples, or the deadline has passed.
     """
     if kind is Kind.COMPILE:
         request.require_samples()
@@ -64,7 +68,7 @@ def submit(
     build_targets = [
         {"target": target, "capability": _capability(core, kind, target)} for target in targets
     ]
-    status = _status(core, tenant, model, request)
+    status = _status(core, tenant, model, request, frozenset(unheld.sizes if unheld else ()))
     idempotency_key = idempotency_key and _key_of(tenant, idempotency_key)
     declared = request.to_json()
     document = canonical_bytes([kind, model, model_name, declared])
@@ -88,13 +92,17 @@ def submit(
         "project": project,
         "index_digest": indexing.prepare_index(core, tenant, _artifacts(known)),
     }
+    write = partial(_write, core, request, header, build_targets, known, change, urgency)
     try:
-        job = _write(core, request, header, build_targets, known, change, urgency)
+        job = write(unheld)
     except IntegrityError:
-        # Somebody used the key between our look and our insert.
+        # Somebody used the key, or put the same blob, between our look and our insert.
         if idempotency_key and (earlier := _earlier(core, idempotency_key, fingerprint, tenant)):
             return earlier
-        raise
+        if not unheld:
+            raise
+        unheld.hold(core)
+        job = write(None)
     for build in job.builds:
         if build.state is State.QUEUED:
             core.doorbell.ring(build.id, build.capability)
@@ -112,19 +120,24 @@ def _require_time(core: Core, urgency: Urgency) -> None:
         )
 
 
-def _status(core: Core, tenant: str, model: str, request: CompileRequest) -> AdmissionStatus:
-    """How the tenant stands; raises UnknownModel and UnknownBlob for what it may not read."""
+def _status(
+    core: Core, tenant: str, model: str, request: CompileRequest, sent: frozenset[str]
+) -> AdmissionStatus:
+    """How the tenant stands; raises UnknownModel and UnknownBlob for what it may not read, and has
+    not sent.
+    """
     hex_of(model)
     status = admission.admission_status(core, tenant, model)
-    if not (status.may_read and core.store.blobs.touch(model)):
+    if not ((model in sent or status.may_read) and core.store.blobs.touch(model)):
         raise UnknownModel(model)
-    _check_files(core, tenant, model)
-    if request.samples and not holdings.view(core, tenant).blobs.touch(request.samples):
+    blobs = TenantBlobs(core, tenant, known=sent)
+    _check_files(core, blobs, model)
+    if request.samples and not blobs.touch(request.samples):
         raise UnknownBlob(request.samples, field="samples")
     return status
 
 
-def _check_files(core: Core, tenant: str, model: str) -> None:
+def _check_files(core: Core, blobs: TenantBlobs, model: str) -> None:
     """Raise UnknownBlob for a file of the model that the tenant may not read, and DeclarationError
     for a manifest that is no model's.
     """
@@ -137,9 +150,9 @@ def _check_files(core: Core, tenant: str, model: str) -> None:
     except (BlobNotFound, BlobCorrupt) as error:
         raise UnknownModel(model) from error
     digests = list(files.values()) if files else []
-    blobs = holdings.look_up(holdings.view(core, tenant).blobs, digests)
+    readable = holdings.look_up(blobs, digests)
     for digest in digests:
-        if not blobs.has(digest):
+        if not readable.has(digest):
             raise UnknownBlob(digest, field="model")
 
 
@@ -171,6 +184,7 @@ def _write(
     known: Mapping[str, Answer],
     change: Change | None,
     urgency: Urgency,
+    unheld: Unheld | None,
 ) -> Job:
     """The job and all that is written with it."""
     job_id, tenant = header["id"], header["tenant"]
@@ -190,7 +204,9 @@ def _write(
     traced = {TRACEPARENT: traceparent} if traceparent else {}
     note = (EventType.JOB_QUEUED, {"targets": [each["target"] for each in build_targets], **traced})
     outcomes = {target: answer.outcome for target, answer in known.items()}
-    with core.writing_at_once() as tx:
+    with core.writing() if unheld else core.writing_at_once() as tx:
+        if unheld:
+            unheld.hold_in(tx)
         entry = auditing.entry_of(change, tx.now, tenant=tenant, subject=job_id) if change else None
         job = create(tx, NewJob(request, header, rows, note, outcomes, urgency, entry))
     if change:

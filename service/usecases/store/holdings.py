@@ -8,7 +8,7 @@ gives `default` all that nobody holds. What a deleted tenant held alone is nobod
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
@@ -112,11 +112,9 @@ def hold(
         while missing:
             try:
                 with core.writing() as tx:
-                    _insert(tx, tenant, missing)
+                    _insert(tx, tenant, missing, reserved)
                     read = {digest: documents[digest] for digest in missing.keys() & documents}
                     catalog.note_edges(tx, read)
-                    if reserved is not None:
-                        reserved.draw(tx, sum(missing.values()))
                 break
             except IntegrityError:  # another request held one of them meanwhile
                 missing = {
@@ -124,7 +122,35 @@ def hold(
                 }
 
 
-def _insert(tx: Transaction, tenant: str, sizes: Mapping[str, int]) -> None:
+@dataclass(frozen=True)
+class Unheld:
+    """Blobs that a tenant has put for one job, by digest with their sizes: it is to hold them from
+    the moment that there is the job, in whose transaction that costs less than in one of its own.
+    """
+
+    tenant: str
+    reserved: Reservation
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.sizes)
+
+    def hold_in(self, tx: Transaction) -> None:
+        """Do what `hold` does, in that transaction; raises IntegrityError where another request
+        holds one of them meanwhile.
+        """
+        known = _held_of(tx, self.tenant, self.sizes)
+        if missing := {digest: self.sizes[digest] for digest in self.sizes.keys() - known}:
+            _insert(tx, self.tenant, missing, self.reserved)
+
+    def hold(self, core: Core) -> None:
+        """Hold them now, whatever other requests do."""
+        hold(core, self.tenant, self.sizes, self.reserved)
+
+
+def _insert(
+    tx: Transaction, tenant: str, sizes: Mapping[str, int], reserved: Reservation | None
+) -> None:
     rows = [
         {"tenant": tenant, "digest": digest, "size": size, "held_at": tx.now}
         for digest, size in sorted(sizes.items())
@@ -132,6 +158,8 @@ def _insert(tx: Transaction, tenant: str, sizes: Mapping[str, int]) -> None:
     tx.connection.execute(_NEW_HOLDINGS, rows)
     catalog.note_blobs(tx, {digest: (size, tx.now) for digest, size in sizes.items()})
     _add(tx, tenant, sum(sizes.values()))
+    if reserved is not None:
+        reserved.draw(tx, sum(sizes.values()))
 
 
 def _add(tx: Transaction, tenant: str, amount: int) -> None:
@@ -139,9 +167,13 @@ def _add(tx: Transaction, tenant: str, amount: int) -> None:
 
 
 def _readable(core: Core, tenant: str, digests: Iterable[str]) -> set[str]:
-    arguments = {"tenant": tenant, "digests": list(digests)}
     with core.reading() as tx:
-        return set(tx.connection.scalars(_HELD_OF, arguments))
+        return _held_of(tx, tenant, digests)
+
+
+def _held_of(tx: Transaction, tenant: str, digests: Iterable[str]) -> set[str]:
+    arguments = {"tenant": tenant, "digests": list(digests)}
+    return set(tx.connection.scalars(_HELD_OF, arguments))
 
 
 def is_held(core: Core, tenant: str, digest: str) -> bool:
@@ -225,11 +257,13 @@ def release(core: Core, digests: Iterable[str], before: float) -> list[str]:
     return missing
 
 
-def draw_on(reserved: Reservation, blobs: BlobStore) -> BlobStore:
-    """The tenant's view of the blobs, in which what is put is counted by the reservation; a store
-    that is no tenant's stays as it is.
+def draw_on(reserved: Reservation, blobs: BlobStore, unheld: Unheld | None = None) -> BlobStore:
+    """The tenant's view of the blobs, in which what is put is counted by the reservation, and held
+    once `unheld` is; a store that is no tenant's stays as it is.
     """
-    return replace(blobs, reserved=reserved) if isinstance(blobs, TenantBlobs) else blobs
+    if not isinstance(blobs, TenantBlobs):
+        return blobs
+    return replace(blobs, reserved=reserved, unheld=unheld)
 
 
 def look_up(blobs: BlobStore, digests: Sequence[str]) -> BlobStore:
@@ -238,7 +272,7 @@ def look_up(blobs: BlobStore, digests: Sequence[str]) -> BlobStore:
     """
     if not isinstance(blobs, TenantBlobs):
         return blobs
-    known: set[str] = set()
+    known = set(blobs.known)
     for start in range(0, len(digests), _BATCH):
         known |= _readable(blobs.core, blobs.tenant, digests[start : start + _BATCH])
     return replace(blobs, known=frozenset(known))
@@ -263,6 +297,8 @@ class TenantBlobs:
     reserved: Reservation | None = None
     known: frozenset[str] = frozenset()
     """Blobs of which it was found out that the tenant holds them."""
+    unheld: Unheld | None = None
+    """Gets what is put, to be held later."""
 
     @property
     def _inner(self) -> BlobStore:
@@ -294,15 +330,20 @@ class TenantBlobs:
         """True if the tenant holds the blob, which is touched first: no collection takes it any
         more, and with it the holding.
         """
-        return self._inner.touch(digest) and is_held(self.core, self.tenant, digest)
+        is_unheld = self.unheld is not None and digest in self.unheld.sizes
+        is_there = self._inner.touch(digest)
+        return is_there and (is_unheld or is_held(self.core, self.tenant, digest))
 
     def _keep(self, blob: Blob, reserved: Reservation | None = None) -> Blob:
-        hold(self.core, self.tenant, {blob.digest: blob.size}, reserved)
+        if self.unheld is not None:
+            self.unheld.sizes[blob.digest] = blob.size
+        else:
+            hold(self.core, self.tenant, {blob.digest: blob.size}, reserved)
         return blob
 
     def has(self, digest: str) -> bool:
         """See BlobStore.has."""
-        return self._inner.has(digest) and holds(self.core, self.tenant, digest)
+        return self._inner.has(digest) and self._may_read(digest)
 
     def touch(self, digest: str) -> bool:
         """See BlobStore.touch."""

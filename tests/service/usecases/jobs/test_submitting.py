@@ -8,7 +8,12 @@ from compiler.errors import UnknownTarget
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
 from service.domain import EventType
-from service.errors import IdempotencyConflict, UnknownBlob, UnknownModel
+from service.errors import IdempotencyConflict, QueueFull, UnknownBlob, UnknownModel
+from service.identity import Limits
+from service.usecases.store import holdings
+from service.usecases.store.holdings import Unheld
+from service.usecases.store.reserving import Reservation
+from service.usecases.tenants import tenants
 
 ABSENT = "sha256:" + "0" * 64
 
@@ -112,3 +117,53 @@ def test_the_job_of_a_submission_is_the_one_that_is_read(jobs, model, name, reta
     assert (job.model_name, dict(job.request.consts)["word"]) == (retained, retained)
     unnoted = [replace(build, note=None, position=None) for build in jobs.get(job.id).builds]
     assert list(job.builds) == unnoted
+
+
+@pytest.fixture
+def sent(core):
+    """A new blob that comes with a tenant's submission, beside one that it held before."""
+    tenants.create(core, "a")
+    holdings.view(core, "a").blobs.put(b"held before")
+    unheld = Unheld("a", Reservation(core, "a"))
+    blobs = holdings.draw_on(unheld.reserved, holdings.view(core, "a").blobs, unheld)
+    assert blobs.put(b"held before").size == 11
+    model = blobs.put(b"a new model").digest
+    assert blobs.put(b"a new model").digest == model
+    assert unheld.sizes == {model: 11}
+    return unheld
+
+
+def test_what_comes_with_a_submission_is_held_in_the_write_of_its_job(core, jobs, sent):
+    (model,) = sent.sizes
+    assert not holdings.is_held(core, "a", model)
+    writes = []
+    event.listen(core.db._writer, "commit", lambda connection: writes.append(connection))
+    job = jobs.of("a").with_blobs(sent).submit(model, CompileRequest())
+    assert len(writes) == 1
+    assert jobs.of("a").get(job.id).model == model
+    assert holdings.is_held(core, "a", model)
+    assert tenants.get(core, "a").stored_bytes == 22
+
+
+def test_what_comes_with_a_refused_submission_is_not_held(core, jobs, sent):
+    (model,) = sent.sizes
+    tenants.change(core, "a", limits=Limits(queued=0))
+    with pytest.raises(QueueFull):
+        jobs.of("a").with_blobs(sent).submit(model, CompileRequest())
+    assert not holdings.is_held(core, "a", model)
+    assert tenants.get(core, "a").stored_bytes == 11
+
+
+def test_a_blob_that_another_request_holds_meanwhile_is_held_once(core, jobs, sent, monkeypatch):
+    (model,) = sent.sizes
+    holdings.view(core, "a").blobs.put(b"a new model")
+    find, calls = holdings._held_of, []
+
+    def find_too_early(tx, tenant, digests):
+        calls.append(digests)
+        return set() if len(calls) == 1 else find(tx, tenant, digests)
+
+    monkeypatch.setattr(holdings, "_held_of", find_too_early)
+    job = jobs.of("a").with_blobs(sent).submit(model, CompileRequest(), "key")
+    assert [each.id for each in jobs.of("a").list()] == [job.id]
+    assert tenants.get(core, "a").stored_bytes == 22
