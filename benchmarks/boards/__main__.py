@@ -22,7 +22,7 @@ from compiler.verify.run.board import program_of
 from relaxd.loader.bundles.bundle import read_manifest
 from tests.support.models import known
 
-TARGETS = ("cortex-m4", "cortex-m7", "cortex-m55")
+TARGETS = ("cortex-m4", "cortex-m7", "cortex-m55", "rv32imc", "rv32imafc")
 RUNS = 6
 _COLUMNS = (
     "model",
@@ -43,6 +43,7 @@ _TINY = {
     "visual wake words": "vww",
     "image classification": "resnet8",
     "anomaly detection": "anomaly",
+    "streaming wake word": "wakeword",
 }
 """MLPerf Tiny's models, by what they are for."""
 

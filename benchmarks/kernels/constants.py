@@ -153,7 +153,9 @@ CONSTANTS = (
     Constant(SHARED, "MOST_STRANDS", "generic GELU 128x3072", (2, 8)),
 )
 
-ON_BOARDS = frozenset({"int8.DUAL_ROWS", "int8.DUAL_UNROLL", "pooling.BYTE_COLUMNS"})
+ON_BOARDS = frozenset(
+    {"int8.BY_COLUMNS", "int8.UNROLL_BY_COLUMNS", "int8.ROWS_BYTES", "pooling.BYTE_COLUMNS"}
+)
 """Constants of kernels for processors without vectors: `python -m benchmarks.boards` counts the
 instructions of models with them.
 """

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from compiler.errors import LinkError
 from compiler.targets import ObjectFormat, Target
+from compiler.targets.architectures import board_of
 from compiler.toolchain import zig
 from relaxd.contract.operators import CustomOperator
 
@@ -84,7 +85,8 @@ def _text(operators: Sequence[CustomOperator]) -> str:
 
 def _processor(target: Target) -> tuple[str, ...]:
     if target.platform.bare:
-        return (zig.bare_processor(target.cpu), "-fno-pic", *_headers("arm-linux-musl"))
+        board = board_of(target)
+        return (board.processor(target), "-fno-pic", *_headers(f"{board.headers}-linux-musl"))
     if target.platform.object_format is ObjectFormat.WASM:
         features = (feature.replace("-", "_") for feature in target.features)
         return (f"-mcpu={''.join(('generic', *features))}",)

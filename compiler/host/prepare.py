@@ -31,7 +31,7 @@ def prepare(target: Target, options: CompileOptions, *, kernels: bool = False) -
     flavour = target.flavour(options.flavour)
     if options.verify and target.emulator and emulator.explain_missing(target, flavour) is None:
         if target.platform.bare:
-            board.warm_up()
+            board.warm_up(target)
         elif emulator.runs_on_pc(target):
             kernel.image()
         else:

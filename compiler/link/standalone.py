@@ -10,6 +10,7 @@ from pathlib import Path
 from compiler.link import dll
 from compiler.runtimes import linux, wasm
 from compiler.targets import ObjectFormat, Target
+from compiler.targets.architectures import board_of
 from compiler.toolchain import zig
 
 FUNCTIONS = (
@@ -153,7 +154,7 @@ def _flags_of(target: Target) -> tuple[str, ...]:
     functions take less by way of addresses than of a table of jumps.
     """
     if target.platform.bare:
-        return (zig.bare_processor(target.cpu), "-fno-pic", "-O2")
+        return (board_of(target).processor(target), "-fno-pic", "-O2")
     if target.platform.object_format is not ObjectFormat.WASM:
         return ("-DRD_LIBC", "-Os", *(("-fno-plt",) if target.arch == "x86_64" else ()))
     return ("-DRD_GROWS", "-O2", "-mcpu=" + "".join(("generic", *_wasm_features(target))))

@@ -91,6 +91,7 @@ from compiler.passes.tvm_fixes.order_slots import OrderSlots
 from compiler.passes.tvm_fixes.rename_arguments import RenameArguments
 from compiler.passes.tvm_fixes.skip_empty_grids import SkipEmptyGrids
 from compiler.targets import ObjectFormat, Runtime, Target
+from compiler.targets.architectures import architecture_of
 from compiler.targets.vector_unit import VectorUnit
 from relaxd.contract.options import Flavour
 
@@ -364,7 +365,7 @@ def _lowered_loops(target: Target) -> tuple[Pass, ...]:
     RenormalizeSplitPattern, CommonSubexprElim and RemoveNoOp: LLVM does that work anyway.
     """
     schedule, lower = s_tir.transform, tirx.transform
-    is_bare = target.platform.bare
+    is_bare, saturating = target.platform.bare, architecture_of(target.arch).saturating
     return (
         _loops(schedule.CanonicalizeLoop()),
         _loops(schedule.LowerInitBlock()),
@@ -379,7 +380,7 @@ def _lowered_loops(target: Target) -> tuple[Pass, ...]:
         HoistDivisions(),
         LegalizeBfloat16(),
         *((UnrollPairs(),) if is_bare else ()),
-        *((SaturateConversions(),) if is_bare and not target.vector_bits else ()),
+        *((SaturateConversions(saturating),) if saturating and not target.vector_bits else ()),
         _loops(lower.NarrowDataType(32), requires=(Property.FLAT_BUFFERS,)),
         VectorizeLoops(),
         BroadcastBits(),

@@ -7,6 +7,7 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
+from compiler.runtimes import mathematics
 from compiler.targets import Target
 from compiler.toolchain import build, zig
 
@@ -48,33 +49,14 @@ def libraries(target: Target) -> list[Path]:
     folder = Path("wasm", f"{target.platform.linker}-{recipe}")
     return [
         build.build_once(folder / name, partial(make, target.platform.linker, optimised))
-        for name, make in (("libc.a", _make_c), ("libcompiler_rt.a", _make_arithmetic))
+        for name, make in (("libc.a", _make_c), ("libcompiler_rt.a", mathematics.make_arithmetic))
     ]
 
 
 def _make_c(triple: str, optimised: Sequence[str], output: Path) -> None:
-    """All that zig has written of the C library in its own language, and the mathematics that it
-    has in C. The other hundreds of files in C take most of the time of building it all.
-    """
     own = zig.sources()
-    includes = [word for path in _INCLUDED for word in ("-I", str(own / path))]
-    sources = [*map(str, _mathematics(own)), *(str(own / path) for path in _FURTHER)]
-    zig.build_archive(
-        *("-lc", *optimised, *includes),
-        *("-cflags", *_COMPILED, "--", *sources, str(own / "c.zig")),
-        output=output,
-        triple=triple,
-    )
-
-
-def _mathematics(own: Path) -> list[Path]:
-    """The functions of double and float: long double is no type of ours."""
-    paths = {path.name: path for folder in _SOURCES for path in sorted((own / folder).glob("*.c"))}
-    left = {*_INSTRUCTIONS, *(name for name in paths if name.endswith("l.c"))}
-    return [path for name, path in paths.items() if name not in left]
-
-
-def _make_arithmetic(triple: str, optimised: Sequence[str], output: Path) -> None:
-    """The functions that LLVM calls where the machine has no instruction."""
-    source = str(zig.sources() / "compiler_rt.zig")
-    zig.build_archive(*optimised, source, output=output, triple=triple)
+    sources = [
+        *mathematics.sources(_SOURCES, without=_INSTRUCTIONS),
+        *(own / path for path in _FURTHER),
+    ]
+    mathematics.make_c(output, triple, optimised, mathematics.Parts(sources, _INCLUDED, _COMPILED))

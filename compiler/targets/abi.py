@@ -20,6 +20,31 @@ INSTRUCTIONS = (*_INSTRUCTIONS, *(f"{name}f" for name in _INSTRUCTIONS))
 ARM_RUNTIME = ("__aeabi_*",)
 """The run-time ABI for 32-bit ARM, which every toolchain for it has: integer division, doubles."""
 
+_SOFT_FLOATS = ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "unord")
+_CONVERSIONS = (
+    *("fix{0}si", "fix{0}di", "fixuns{0}si", "fixuns{0}di"),
+    *("floatsi{0}", "floatdi{0}", "floatunsi{0}", "floatundi{0}"),
+)
+
+
+def _soft(kind: str) -> tuple[str, ...]:
+    """The functions that compute with floats of a kind (`sf`, `df`), as compilers name them."""
+    compared = _SOFT_FLOATS[4:]
+    named = [f"{name}{kind}{2 if name in compared else 3}" for name in _SOFT_FLOATS]
+    return (*named, *(name.format(kind) for name in _CONVERSIONS))
+
+
+GCC_RUNTIME = tuple(
+    f"__{name}"
+    for name in (
+        *("divdi3", "moddi3", "udivdi3", "umoddi3"),
+        *(*_soft("sf"), *_soft("df"), "extendsfdf2", "truncdfsf2", "extendhfsf2", "truncsfhf2"),
+    )
+)
+"""What GCC's run-time library and LLVM's compute for processors of 32 bits, by the same names:
+divisions of 64 bits, and the floats that the processor does not have.
+"""
+
 
 @dataclass(frozen=True)
 class Abi:

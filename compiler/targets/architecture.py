@@ -69,7 +69,7 @@ class Registers:
 
 @dataclass(frozen=True)
 class Emulation:
-    """How qemu's user mode, or an emulator of PCs, runs programs for the architecture.
+    """How qemu, or an emulator of PCs, runs programs for the architecture.
 
     program: the name behind `qemu-`, None where machines of that architecture alone run programs,
     by themselves; widest: arguments for a processor with every feature that a raw target may name,
@@ -77,7 +77,8 @@ class Emulation:
     with their features as /proc/cpuinfo spells them.
     linker: zig's triple of dynamic programs, which begin with `loader`; sysroot: where Debian's
     cross packages put a C library for them, in the folder `libraries`, and package: the one that
-    adds libstdc++ to it; all None where programs are linked statically.
+    adds libstdc++ to it; all None where programs are linked statically. machines: Debian's package
+    with the emulator, where that emulates whole machines.
     """
 
     program: str | None
@@ -86,6 +87,7 @@ class Emulation:
     loader: str | None = None
     sysroot: Path | None = None
     package: str | None = None
+    machines: str | None = None
     folder: str = "lib"
     pcs: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
@@ -93,6 +95,22 @@ class Emulation:
     def libraries(self) -> Path | None:
         """The folder of the C library of dynamic programs."""
         return self.sysroot / self.folder if self.sysroot else None
+
+
+@dataclass(frozen=True)
+class Board:
+    """The compiler's words for programs without an operating system, whose arithmetic needs a C
+    library all the same.
+
+    library: the system whose C library it is, as zig calls it; headers: its architecture, as the
+    library's folders are called. processor: the flag for a target's processor; linked: the flag for
+    the one that the C library is compiled for.
+    """
+
+    library: str
+    headers: str
+    processor: Callable[[Target], str]
+    linked: Callable[[Target], str]
 
 
 @dataclass(frozen=True)
@@ -127,6 +145,8 @@ class Architecture:
     bfloat16 dot products; byte_pairs: of bytes, where `integer_dots` have none for four of them.
     unroll: steps of a sum that kernels take in a row between two looks at its end.
     scheduled: whether LLVM orders a kernel's instructions so that few registers hold values.
+    board: of micro-controllers alone. saturating: LLVM's name of the conversion of a float32 that
+    rounds and saturates, NaN to zero, to the bits of an integer; None without one.
     """
 
     name: str
@@ -142,3 +162,5 @@ class Architecture:
     unroll: int = 1
     scheduled: bool = True
     emulation: Emulation | None = None
+    board: Board | None = None
+    saturating: str | None = None

@@ -1,7 +1,8 @@
 """The architectures that the compiler knows, in the order of the registry."""
 
 from compiler.targets import arm, cortex_m, riscv, wasm, x86
-from compiler.targets.architecture import Architecture
+from compiler.targets.architecture import Architecture, Board
+from compiler.targets.target import Target
 
 ARCHITECTURES = (
     x86.X86_64,
@@ -10,6 +11,7 @@ ARCHITECTURES = (
     riscv.RISCV64,
     wasm.WASM32,
     cortex_m.CORTEX_M,
+    riscv.RISCV32,
 )
 
 _BIG_ENDIAN = (
@@ -21,6 +23,7 @@ _UNSUPPORTED = {
     **dict.fromkeys(
         _BIG_ENDIAN, "big-endian processors are not supported: files of weights are little-endian"
     ),
+    "riscv32": "of RISC-V's 32-bit processors there are rv32imc and rv32imafc",
     "xtensa": "LLVM makes no code for Xtensa here",
 }
 """Processors that somebody may name, and why there is no target for them."""
@@ -39,6 +42,13 @@ def explain_unsupported(name: str) -> str | None:
     """
     words = (name, name.replace("x86-64", "x86_64").partition("-")[0])
     return next((_UNSUPPORTED[word] for word in words if word in _UNSUPPORTED), None)
+
+
+def board_of(target: Target) -> Board:
+    """The words for programs of a target without an operating system."""
+    board = architecture_of(target.arch).board
+    assert board is not None, f"{target.name} has an operating system"
+    return board
 
 
 def architecture_of(name: str) -> Architecture:

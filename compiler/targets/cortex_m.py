@@ -3,6 +3,7 @@
 from compiler.targets.abi import ARM_RUNTIME, INSTRUCTIONS, Abi, list_calls
 from compiler.targets.architecture import (
     Architecture,
+    Board,
     Emulation,
     IntegerDot,
     IntegerUnit,
@@ -73,6 +74,22 @@ _ACROSS = IntegerDot(
 
 _M4, _M7, _M55 = ("dsp", "fpv4-sp"), ("dsp", "fpv5-dp"), ("dsp", "fpv5-dp", "mve.fp")
 
+
+def _flag(cpu: str) -> str:
+    """zig knows none of these processors to have floating point, without which it passes floats as
+    no kernel does.
+    """
+    return f"-mcpu={cpu.replace('-', '_')}+vfp4d16sp"
+
+
+_BOARD = Board(
+    library="thumb-linux-musleabihf",
+    headers="arm",
+    processor=lambda target: _flag(target.cpu),
+    # All of the family run what the plainest runs.
+    linked=lambda target: _flag("cortex-m4"),
+)
+
 CORTEX_M = Architecture(
     name="cortex-m",
     entries=(
@@ -90,5 +107,7 @@ CORTEX_M = Architecture(
         IntegerUnit(128, "mve.fp", _ACROSS),
         IntegerUnit(128, "mve.fp", _PLAIN),
     ),
-    emulation=Emulation("system-arm", widest=()),
+    emulation=Emulation("system-arm", widest=(), machines="qemu-system-arm"),
+    board=_BOARD,
+    saturating="llvm.arm.vcvtr",
 )

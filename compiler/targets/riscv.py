@@ -1,7 +1,16 @@
-"""Targets with 64-bit RISC-V processors, with and without vectors."""
+"""Targets with RISC-V processors: of 64 bits under Linux, with and without vectors, and of 32 bits
+on boards without an operating system.
+"""
 
-from compiler.targets.abi import INSTRUCTIONS, SINE_AND_COSINE, Abi, list_calls
-from compiler.targets.architecture import Architecture, Emulation, Registers
+from compiler.targets.abi import GCC_RUNTIME, INSTRUCTIONS, SINE_AND_COSINE, Abi, list_calls
+from compiler.targets.architecture import (
+    Architecture,
+    Board,
+    Emulation,
+    IntegerDot,
+    IntegerUnit,
+    Registers,
+)
 from compiler.targets.caches import Caches
 from compiler.targets.target import ObjectFormat, Options, Platform, Runtime, Target, TargetStatus
 
@@ -57,4 +66,80 @@ RISCV64 = Architecture(
     features=_SPELLED,
     registers=_registers,
     emulation=Emulation("riscv64", widest=("-cpu", _VECTORS)),
+)
+
+BARE = Platform(
+    triple="riscv32-unknown-none-elf",
+    arch="riscv32",
+    os="none",
+    object_format=ObjectFormat.ELF,
+    linker="riscv32-freestanding-none",
+    runtime=Runtime.NONE,
+    abi=Abi(("gp", "tp"), 16, 0, 0, list_calls(*INSTRUCTIONS, *GCC_RUNTIME, heap=())),
+)
+
+_RAM = Caches(l1=16 << 10, l2=64 << 10, l3=0)
+"""There are no caches, or small ones: what a kernel works on should be a part of the RAM."""
+
+_IMC, _IMAFC = ("+m", "+c"), ("+m", "+a", "+f", "+c")
+_EMULATED = "rv32,a=false,f=false,d=false"
+_EMULATED_WITH_FLOATS = "rv32,d=false"
+
+
+def _rv32(
+    name: str, features: tuple[str, ...], isa: tuple[str, ...], abi: str, processor: str
+) -> Target:
+    registers = _registers_of_rv32("generic-rv32", features)
+    return Target(
+        name=name,
+        kind="llvm",
+        platform=BARE,
+        cpu="generic-rv32",
+        features=features,
+        isa=isa,
+        vector_bits=0,
+        vector_registers=registers.count,
+        caches=_RAM,
+        status=TargetStatus.EMULATED,
+        fma=registers.fma,
+        # TVM would warn that it does not know the width of vectors.
+        llvm=(("mabi", abi), ("vector-width", 128)),
+        emulator=("-machine", "virt", "-cpu", processor, "-bios", "none"),
+    )
+
+
+def _registers_of_rv32(cpu: str, features: tuple[str, ...]) -> Registers:
+    """Floats have 32 registers of their own, or share those of integers; kernels take registers two
+    at a time.
+    """
+    return Registers(0, 16) if "+f" in features else Registers(0, 12, fma=False)
+
+
+def _flag(features: tuple[str, ...]) -> str:
+    return "-mcpu=generic_rv32" + "".join(features)
+
+
+_BYTES = IntegerDot(None, 1, "int16", "int8", adds=True, scalar=True)
+_HALVES = IntegerDot(None, 1, "int16", "int16", adds=True, scalar=True)
+"""A multiplication and an addition; loads widen their integers."""
+
+RISCV32 = Architecture(
+    name="riscv32",
+    entries=(
+        _rv32("rv32imc", _IMC, ("c", "i", "m"), "ilp32", _EMULATED),
+        _rv32("rv32imafc", _IMAFC, ("a", "c", "f", "i", "m"), "ilp32f", _EMULATED_WITH_FLOATS),
+    ),
+    # The calling convention follows from the features, which a triple does not tell.
+    platforms=(),
+    cpus={"generic-rv32": ("i",)},
+    features=_SPELLED,
+    registers=_registers_of_rv32,
+    integer_dots=(IntegerUnit(0, "m", _BYTES), IntegerUnit(0, "m", _HALVES)),
+    emulation=Emulation("system-riscv32", widest=(), machines="qemu-system-misc"),
+    board=Board(
+        library="riscv32-linux-musl",
+        headers="riscv32",
+        processor=lambda target: _flag(target.features),
+        linked=lambda target: _flag(target.features),
+    ),
 )

@@ -80,47 +80,6 @@ def merge(objects: Sequence[Path], output: Path) -> None:
         link_elf("-r", "-T", str(script), "-o", str(output), *map(str, objects))
 
 
-BARE = "thumb-linux-musleabihf"
-"""What programs for boards are compiled as: no such system runs there, but arithmetic needs a C
-library, and what every processor of the family runs is of this one.
-"""
-_BARE_LIBRARIES = ("libc.a", "libzigc.a", "libcompiler_rt.a")
-
-
-def bare_processor(name: str) -> str:
-    """The flag for a micro-controller that LLVM calls so. zig knows none of them to have floating
-    point, without which it passes floats as no kernel does.
-    """
-    return f"-mcpu={name.replace('-', '_')}+vfp4d16sp"
-
-
-_BARE_PROGRAM = (bare_processor("cortex-m4"), "-static", "-lm")
-
-
-def warm_up_bare() -> None:
-    """Build the C library for micro-controllers into the shared cache; raises LinkError."""
-    warm_up_program(BARE, language="cc", arguments=_BARE_PROGRAM)
-
-
-def link_bare(*arguments: str) -> None:
-    """Link a program for a micro-controller against the C library; raises LinkError."""
-    warm_up_bare()
-    libraries = _libraries(BARE, _BARE_LIBRARIES)
-    _zig("ld.lld", "--gc-sections", *arguments, *libraries, folder=_folder(BARE))
-
-
-def _libraries(triple: str, names: Sequence[str]) -> list[str]:
-    folder = _folder(triple)
-    libraries = [max(folder.glob(f"o/*/{name}"), default=None) for name in names]
-    if None in libraries:
-        raise LinkError(
-            f"zig's C library for {triple} is not in {folder}",
-            reason="failed",
-            hint=f"{cache.VARIABLE} chooses another place",
-        )
-    return list(map(str, libraries))
-
-
 def build_archive(*arguments: str, output: Path, triple: str) -> None:
     """Compile what the arguments name, of which the last source may be in zig's language, into a
     static archive; raises LinkError.

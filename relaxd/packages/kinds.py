@@ -110,7 +110,7 @@ _LAYOUTS: Mapping[Kind, Layout] = {
 @dataclass(frozen=True)
 class _Processor:
     """The words for a micro-controller: Arduino's folder of its libraries, CMSIS-Pack's core and
-    floating-point unit, Zephyr's symbol.
+    floating-point unit, Zephyr's symbols; empty where there is none.
     """
 
     folder: str
@@ -119,12 +119,19 @@ class _Processor:
     kconfig: str
 
 
+_RV32 = "RISCV_ISA_RV32I && RISCV_ISA_EXT_M && RISCV_ISA_EXT_C"
 _PROCESSORS = {
     "cortex-m4": _Processor("cortex-m4/fpv4-sp-d16-hard", "Cortex-M4", "SP_FPU", "CPU_CORTEX_M4"),
     "cortex-m7": _Processor("cortex-m7/fpv5-d16-hard", "Cortex-M7", "DP_FPU", "CPU_CORTEX_M7"),
     "cortex-m55": _Processor("cortex-m55/auto-hard", "Cortex-M55", "DP_FPU", "CPU_CORTEX_M55"),
+    "rv32imc": _Processor("", "", "", f"{_RV32} && !FLOAT_HARD"),
+    "rv32imafc": _Processor(
+        "", "", "", f"{_RV32} && RISCV_ISA_EXT_A && RISCV_ISA_EXT_F && FLOAT_HARD"
+    ),
 }
 _NONE = _Processor("", "", "", "")
+_NEEDED = {Kind.ARDUINO: "folder", Kind.CMSIS: "core", Kind.ZEPHYR: "kconfig"}
+"""The word for a processor without which there is no package."""
 _PAGE = 1 << 10
 _ARENA = 64 << 10
 """Bytes of working memory that examples set aside where dims have no greatest size."""
@@ -251,4 +258,11 @@ def _check(kind: Kind, manifest: Manifest) -> None:
             f"{manifest.load.os}",
             field="bundle",
             hint="compile for another target: relaxd targets lists them",
+        )
+    if kind in _NEEDED and not getattr(_processor(manifest), _NEEDED[kind]):
+        known = [name for name, words in _PROCESSORS.items() if getattr(words, _NEEDED[kind])]
+        raise DeclarationError(
+            f"{kind} has no word for the processors of {manifest.target.get('name')}",
+            field="bundle",
+            hint=f"compile for {', '.join(known)}, or link model.a as it is",
         )

@@ -35,6 +35,7 @@ ELF = {
     "armv7l": Elf(40, "ARM, EABI5", bits=32),
     "cortex-m": Elf(40, "ARM, EABI5", bits=32),
     "riscv64": Elf(243, "UCB RISC-V, RVC, double-float ABI"),
+    "riscv32": Elf(243, "UCB RISC-V, RVC", bits=32),
 }
 """One line for each architecture of compiler/targets/architectures.py."""
 
@@ -119,7 +120,9 @@ def traits(library: Path, target: Target) -> str:
         return ""
     attributes = dict(re.findall(r"Tag_(\w+): \"?([^\"\n]*)", _tool("readelf", "-A", str(library))))
     if "RISCV_arch" in attributes:
-        return "rv64" + "".join(re.findall(r"(?:rv64|_)([a-z])\d+p\d", attributes["RISCV_arch"]))
+        return f"rv{ELF[target.arch].bits}" + "".join(
+            re.findall(r"(?:rv\d\d|_)([a-z])\d+p\d", attributes["RISCV_arch"])
+        )
     return ", ".join(attributes[name] for name in _ATTRIBUTES if name in attributes)
 
 
@@ -131,6 +134,8 @@ def expected_traits(target: Target) -> str:
         return "v7, VFPv4, NEONv1 with Fused-MAC, VFP registers"
     if target.arch == "riscv64":
         return "rv64imafdcv" if target.vector_bits else "rv64imafdc"
+    if target.arch == "riscv32":
+        return target.name
     return {"darwin": "macOS", "ios": "iOS"}.get(target.platform.os, "")
 
 

@@ -6,6 +6,11 @@ import os
 
 import pytest
 
+from compiler import targets
+from compiler.targets import Target
+from compiler.verify.emulation import emulator
+from tests.support.servers import missing
+
 ALL = os.environ.get("RELAXD_EMULATION") == "all"
 with_c_library = pytest.mark.skipif(not ALL, reason="`make emulators` runs it")
 
@@ -16,3 +21,12 @@ def needs_c_library(arch: str) -> bool:
     takes none.
     """
     return arch not in ("aarch64", "x86_64", "wasm32")
+
+
+def require_board(name: str) -> Target:
+    """The target; skips the test, or fails it, where this machine lacks its emulator."""
+    target = targets.resolve(name)
+    if lacking := emulator.explain_missing(target):
+        what, _, package = lacking.partition(" is not installed: install ")
+        missing(what, f"apt-get install {package}")
+    return target

@@ -1,35 +1,33 @@
 /* What standalone.c needs on a board without an operating system: start-up, files of the emulator's
  * host by semihosting, memory that is never given back, and how many instructions a run takes. It
- * is linked before the C library, of which only memcpy and its like are used. */
+ * is linked before the C library, of which only memcpy and its like are used. What is the
+ * processor's is in a file for each family: `semihosting`, `count_from_here`, `counted`, and where
+ * it begins, which calls `board_main`. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
 enum { OPEN = 0x01, CLOSE = 0x02, WRITE0 = 0x04, WRITE = 0x05, READ = 0x06 };
 enum { COMMAND_LINE = 0x15, EXIT = 0x20 };
-enum { STOPPED = 0x20026, TICKS = 0xFFFFFF, PAINT = 0xA5, WORDS = 16, LINE = 4096 };
-#define REGISTER(address) (*(volatile uint32_t *)(address))
-#define SYSTICK_CONTROL REGISTER(0xE000E010)
-#define SYSTICK_RELOAD REGISTER(0xE000E014)
-#define SYSTICK_VALUE REGISTER(0xE000E018)
-#define COPROCESSORS REGISTER(0xE000ED88)
+enum { STOPPED = 0x20026, PAINT = 0xA5, WORDS = 16, LINE = 4096 };
 
 extern uint8_t heap_start[], heap_end[], stack_low[], stack_top[];
 extern int main(int count, char **arguments);
 
-static volatile uint32_t rounds;
 static uint8_t *free_from = heap_start;
 static struct board_file {
   uint32_t handle;
 } files[4];
 static char line[LINE];
+FILE *const(stderr) = NULL;
 
-static uint32_t semihosting(uint32_t operation, const void *given) {
-  register uint32_t r0 __asm__("r0") = operation;
-  register const void *r1 __asm__("r1") = given;
-  __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
-  return r0;
-}
+_Noreturn void board_main(void);
+static void fault(void);
+#if defined(__riscv)
+#include "board_riscv.h"
+#else
+#include "board_arm.h"
+#endif
 
 _Noreturn void exit(int status) {
   const uint32_t given[] = {STOPPED, (uint32_t)status};
@@ -98,28 +96,20 @@ void *calloc(size_t count, size_t bytes) {
   return posix_memalign(&at, 8, count * bytes) == 0 ? at : NULL; /* fresh memory is zero */
 }
 
-static void tick(void) { ++rounds; }
-
 static void fault(void) {
   say("the processor met a fault\n");
   exit(1);
 }
 
-void board_begin(void) {
-  rounds = 0;
-  SYSTICK_RELOAD = TICKS;
-  SYSTICK_VALUE = 0;
-  SYSTICK_CONTROL = 7;
-}
+void board_begin(void) { count_from_here(); }
 
 /* How far a run went down the stack, and what it took of the emulator's clock, on which each
  * instruction takes a nanosecond. */
 void board_end(size_t context, int64_t arena) {
-  const uint32_t left = SYSTICK_VALUE;
+  const uint64_t instructions = counted();
   const uint8_t *deepest = stack_low;
-  SYSTICK_CONTROL = 0;
   while (*deepest == PAINT) ++deepest;
-  say_number("instructions=", (((uint64_t)rounds << 24) + (TICKS - left)) * 1000 / BOARD_MHZ);
+  say_number("instructions=", instructions);
   say_number(" stack=", (uint64_t)(stack_top - deepest));
   say_number(" context=", context);
   say_number(" arena=", (uint64_t)arena);
@@ -136,16 +126,11 @@ static int words_of(char *text, char **words) {
   return count;
 }
 
-void board_start(void) {
+_Noreturn void board_main(void) {
   char *words[WORDS];
   const uint32_t given[] = {(uint32_t)line, sizeof line};
-  COPROCESSORS |= 0xF << 20; /* floating point, and vectors */
-  __asm__ volatile("dsb\n isb");
   for (volatile uint8_t *at = stack_low; at < (uint8_t *)__builtin_frame_address(0) - 256; ++at)
     *at = PAINT;
   semihosting(COMMAND_LINE, given);
   exit(main(words_of(line, words), words));
 }
-
-__attribute__((section(".vectors"), used)) void *const vectors[16] = {
-    stack_top, board_start, fault, fault, fault, fault, fault, [11] = fault, [15] = tick};

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from compiler.errors import LinkError
 from compiler.link import header
+from compiler.runtimes import boards
 from compiler.targets import Target
+from compiler.targets.architectures import board_of
 from compiler.toolchain import zig
 from compiler.verify.emulation.emulator import Emulator
 
@@ -19,9 +21,11 @@ _FULL = "will not fit in region"
 
 @dataclass(frozen=True)
 class Board:
-    """mhz: of the clock that counts; regions: what memory there is, as a linker takes it."""
+    """mhz: of the clock that counts, None where the processor counts itself; regions: what memory
+    there is, as a linker takes it.
+    """
 
-    mhz: int
+    mhz: int | None
     regions: str
 
 
@@ -41,10 +45,19 @@ MEMORY {
   heap : ORIGIN = 0x64000000, LENGTH = 64M
 }
 """
+_VIRT = """\
+MEMORY {
+  code : ORIGIN = 0x80000000, LENGTH = 16M
+  ram : ORIGIN = 0x81000000, LENGTH = 16M
+  constants : ORIGIN = 0x82000000, LENGTH = 48M
+  heap : ORIGIN = 0x85000000, LENGTH = 48M
+}
+"""
 BOARDS = {
     "mps2-an386": Board(25, _MPS2.format(0x21000000)),
     "mps2-an500": Board(25, _MPS2.format(0x60000000)),
     "mps3-an547": Board(32, _MPS3),
+    "virt": Board(None, _VIRT),
 }
 
 
@@ -74,7 +87,8 @@ def build(
 
     prefix: of the functions of the bundle's library; main: the source that calls them.
     """
-    board = BOARDS[name_of(target)]
+    board, words = BOARDS[name_of(target)], board_of(target)
+    clock = () if board.mhz is None else (f"-DBOARD_MHZ={board.mhz}",)
     with tempfile.TemporaryDirectory() as workspace:
         script = Path(workspace, "board.ld")
         script.write_text(board.regions + _SCRIPT.read_text())
@@ -83,21 +97,25 @@ def build(
             zig.compile_with_zig(
                 *("-O1", "-fno-builtin", "-fno-pic", "-fno-stack-protector", "-c"),
                 *("-include", str(bundle / header.FILENAME), f"-DP={prefix}", f"-I{bundle}"),
-                *(f"-DBOARD_MHZ={board.mhz}", "-DBEGIN=board_begin", "-DEND=board_end"),
-                *(zig.bare_processor(target.cpu), "-include", str(_HOOKS)),
+                *(*clock, "-DBEGIN=board_begin", "-DEND=board_end"),
+                *(words.processor(target), "-include", str(_HOOKS)),
                 *("-o", str(compiled), str(source)),
-                triple=zig.BARE,
+                triple=words.library,
             )
-        library = bundle / target.platform.library
-        try:
-            zig.link_bare("-T", str(script), "-o", str(output), *map(str, (*objects, library)))
-        except LinkError as error:
-            if _FULL not in str(error.failure.details.get("output", "")):
-                raise
-            return f"it is larger than the memory of the board {name_of(target)}"
+        return _link(target, output, script, [*objects, bundle / target.platform.library])
+
+
+def _link(target: Target, output: Path, script: Path, parts: list[Path]) -> str | None:
+    """Give why the board cannot hold the program, if so; raises LinkError."""
+    try:
+        boards.link(["-T", str(script), "-o", str(output), *map(str, parts)], target)
+    except LinkError as error:
+        if _FULL not in str(error.failure.details.get("output", "")):
+            raise
+        return f"it is larger than the memory of the board {name_of(target)}"
     return None
 
 
-def warm_up() -> None:
+def warm_up(target: Target) -> None:
     """Build what programs link beside the library into the shared cache; raises LinkError."""
-    zig.warm_up_bare()
+    boards.libraries(target)

@@ -61,7 +61,7 @@ def find(target: Target, flavour: Flavour | None = None) -> Emulator | str:
         return _find_processor(target, emulation)
     program = _program(emulation.program)
     if program is None:
-        return f"qemu-{emulation.program} is not installed: install {_package(emulation.program)}"
+        return f"qemu-{emulation.program} is not installed: install {_package(emulation)}"
     if target.flavour(flavour) is Flavour.STANDALONE:
         return _without_runtime(target, emulation, program)
     if target.platform.runtime is Runtime.LINKED:
@@ -130,9 +130,9 @@ def _has(emulation: Emulation, library: str) -> bool:
     return emulation.libraries is not None and (emulation.libraries / library).is_file()
 
 
-def _package(program: str) -> str:
+def _package(emulation: Emulation) -> str:
     """Debian's package of a machine's emulator, or of those of single programs."""
-    return f"qemu-{program}" if program.startswith("system-") else "qemu-user-static"
+    return emulation.machines or "qemu-user-static"
 
 
 def _install(emulation: Emulation) -> str:

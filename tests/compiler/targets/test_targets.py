@@ -86,6 +86,7 @@ def test_an_unknown_target_names_the_known_ones() -> None:
         ("s390x", "big-endian"),
         ("aarch64_be-linux", "big-endian"),
         ("xtensa-esp32", "Xtensa"),
+        ("riscv32", "rv32imc and rv32imafc"),
     ],
 )
 def test_a_processor_without_a_target_is_refused_by_name(name: str, why: str) -> None:
@@ -123,7 +124,7 @@ def test_every_name_that_was_promised_is_there() -> None:
         "wasm32 wasm32-simd wasm32-relaxed-simd wasm32-threads android-arm64 ios-arm64 "
         "macos-arm64 windows-x86-64"
     )
-    boards = "cortex-m4 cortex-m7 cortex-m55"
+    boards = "cortex-m4 cortex-m7 cortex-m55 rv32imc rv32imafc"
     gpus = "cuda-sm80 cuda-sm89 cuda-sm90 opencl opencl-mali opencl-adreno metal webgpu rocm"
     assert set(targets.names()) >= {
         "native",
@@ -152,7 +153,7 @@ def test_an_entry_is_whole(name: str) -> None:
         ("cuda-sm80 opencl opencl-adreno metal rocm", "vm"),
         ("armv7 riscv64 riscv64-v android-arm64 ios-arm64", "standalone vm"),
         ("wasm32 wasm32-simd wasm32-relaxed-simd wasm32-threads webgpu", "standalone"),
-        ("cortex-m4 cortex-m7 cortex-m55", "standalone"),
+        ("cortex-m4 cortex-m7 cortex-m55 rv32imc rv32imafc", "standalone"),
         ("cuda-sm80 opencl opencl-adreno metal", "vm"),
     ],
 )

@@ -1,8 +1,8 @@
 """Archives for micro-controllers are run on an emulated board before they are published."""
 
 import json
-import re
 import subprocess
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import onnx
@@ -16,25 +16,18 @@ from compiler.verify.emulation import board, emulator
 from relaxd.contract.bundle.manifest import Manifest
 from tests.compiler.codegen.standalone import models
 from tests.docs import blocks
-from tests.support.emulated import with_c_library
-from tests.support.servers import missing
+from tests.support.emulated import require_board, with_c_library
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "micro-controllers.md"
 pytestmark = pytest.mark.slow
 
-DOCUMENTED = re.compile(
-    r"mem(cpy|move|set|clr\w*)|__aeabi_\w+|[a-z]+[0-9]*f?|__\w+[sd]f\w*|__\w+di\d|__gnu_\w+"
-)
 
-
-@pytest.fixture(scope="module", params=["cortex-m4", "cortex-m55"])
+@pytest.fixture(scope="module", params=["cortex-m4", "cortex-m55", "rv32imc", "rv32imafc"])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if emulator.explain_missing(targets.resolve(request.param)):
-        missing("qemu-system-arm", "apt-get install qemu-system-arm")
-    folder = tmp_path_factory.mktemp("board") / "out"
+    name, folder = require_board(request.param).name, tmp_path_factory.mktemp("board") / "out"
     options = {"profile": False}
     compile_model(
-        models.perceptron(), output=folder, target=request.param, dims={"n": "1:9"}, options=options
+        models.perceptron(), output=folder, target=name, dims={"n": "1:9"}, options=options
     )
     return folder
 
@@ -59,7 +52,8 @@ def test_it_holds_its_weights_and_needs_arithmetic_alone(built: Path) -> None:
         text=True,
         check=True,
     ).stdout.split()[1:]
-    assert [name for name in listed if not DOCUMENTED.fullmatch(name)] == []
+    calls = targets.resolve(manifest.target["name"]).platform.abi.calls
+    assert [name for name in listed if not any(fnmatchcase(name, call) for call in calls)] == []
 
 
 _CALLER = """
@@ -76,11 +70,9 @@ int main(int count, char **arguments) {
 
 @with_c_library
 def test_the_program_of_the_documentation(tmp_path: Path) -> None:
-    target = targets.resolve("cortex-m7")
+    target = require_board("cortex-m7")
     qemu = emulator.find(target)
-    if isinstance(qemu, str):
-        missing("qemu-system-arm", "apt-get install qemu-system-arm")
-        return
+    assert not isinstance(qemu, str)
     (block,) = [b for b in blocks.blocks_of(PAGE) if b.language == "c"]
     source, program = tmp_path / "board.c", tmp_path / "program"
     source.write_text(f"#include <stdio.h>\n{block.body}\n{_CALLER}")
@@ -110,12 +102,19 @@ def test_what_only_a_run_can_size_is_refused_with_its_node(tmp_path: Path) -> No
     assert caught.value.failure.node == "places"
 
 
-def test_without_the_emulator_archives_are_only_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = targets.resolve("cortex-m7")
+@pytest.mark.parametrize(
+    ("name", "program", "package"),
+    [
+        ("cortex-m7", "qemu-system-arm", "qemu-system-arm"),
+        ("rv32imc", "qemu-system-riscv32", "qemu-system-misc"),
+    ],
+)
+def test_without_the_emulator_archives_are_only_compiled(
+    name: str, program: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = targets.resolve(name)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert capabilities.verification(target) is TargetStatus.EMULATED
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert emulator.explain_missing(target) == (
-        "qemu-system-arm is not installed: install qemu-system-arm"
-    )
+    assert emulator.explain_missing(target) == f"{program} is not installed: install {package}"
     assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY

@@ -5,17 +5,17 @@ import onnx
 import pytest
 from onnx import helper
 
-from compiler import compile_model, targets
-from compiler.verify.emulation import board, emulator
+from compiler import compile_model
+from compiler.verify.emulation import board
 from compiler.verify.run.board import Program, program_of
 from relaxd.loader.bundles.bundle import read_manifest
 from tests.compiler.ir.onnx.running import model_of
 from tests.compiler.passes.references import convolution
-from tests.support.emulated import with_c_library
-from tests.support.servers import missing
+from tests.support.emulated import require_board, with_c_library
 
 pytestmark = [pytest.mark.slow, with_c_library]
 
+BOARDS = ("cortex-m4", "cortex-m7", "cortex-m55", "rv32imc", "rv32imafc")
 MATRICES = [(1, 1), (3, 2), (4, 9), (5, 4), (8, 8), (37, 19)]
 """Depths and columns: parts of a group, whole ones, and both."""
 WINDOWS = [(1, 3, 2), (3, 2, 1), (9, 1, 1), (8, 3, 1)]
@@ -83,11 +83,9 @@ def _model() -> onnx.ModelProto:
     return model_of(nodes, inputs, constants, outputs=outputs)
 
 
-@pytest.fixture(scope="module", params=["cortex-m4", "cortex-m7", "cortex-m55"])
+@pytest.fixture(scope="module", params=BOARDS)
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    target = targets.resolve(request.param)
-    if emulator.explain_missing(target):
-        missing("qemu-system-arm", "apt-get install qemu-system-arm")
+    target = require_board(request.param)
     work = tmp_path_factory.mktemp("integers")
     onnx.save(_model(), work / "model.onnx")
     bundle, scratch = work / "out", work / "scratch"

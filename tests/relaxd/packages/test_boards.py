@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 import yaml
 
-from compiler import compile_model, targets
+from compiler import compile_model
 from compiler.verify.emulation import board, emulator
 from relaxd.contract.bundle.manifest import FileEntry, LoadContract
+from relaxd.errors import DeclarationError
 from relaxd.packages.kinds import Kind, package_of
 from tests.relaxd.packages.models import mlp
 from tests.relaxd.packages.test_interface import manifest
 from tests.relaxd.packages.test_programs import expected_row, need, package, run
-from tests.support.emulated import with_c_library
-from tests.support.servers import missing
+from tests.support.emulated import require_board, with_c_library
 
 pytestmark = pytest.mark.slow
 
@@ -77,10 +77,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_on_board(linked: Path, source: Path) -> subprocess.CompletedProcess[str]:
     """The program of a source and the library that lies with its header in a folder."""
-    target = targets.resolve("cortex-m4")
+    target = require_board("cortex-m4")
     qemu = emulator.find(target)
-    if isinstance(qemu, str):
-        missing("qemu-system-arm", "apt-get install qemu-system-arm")
     assert not isinstance(qemu, str)
     assert board.build(linked, "relaxd_mlp", target, linked / "program", source) is None
     command = board.command(qemu, linked / "program")
@@ -157,6 +155,22 @@ def test_a_zephyr_module_names_files_that_it_has(bundle: Path, tmp_path: Path) -
     symbol = re.findall(r"CONFIG_(\w+)\)", lists)[0]
     assert f"config {symbol}\n" in (tmp_path / "Kconfig").read_text()
     assert f"CONFIG_{symbol}=y\n" in (tmp_path / "samples/run/prj.conf").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "convention"), [("rv32imc", "!FLOAT_HARD"), ("rv32imafc", "FLOAT_HARD")]
+)
+def test_packages_for_risc_v_are_those_with_a_word_for_its_processors(
+    name: str, convention: str
+) -> None:
+    files = {"model.a": FileEntry("0" * 64, 1)}
+    built = manifest(target={"name": name}, load=LoadContract("riscv32", "none"), files=files)
+    texts, _ = package_of(Kind.ZEPHYR, built)
+    (condition,) = re.findall(r"depends on (.*)", texts["Kconfig"])
+    assert condition.split(" && ")[-1] == convention
+    for kind in (Kind.ARDUINO, Kind.CMSIS):
+        with pytest.raises(DeclarationError, match=f"no word for the processors of {name}"):
+            package_of(kind, built)
 
 
 def test_a_swift_package_has_the_layout_of_a_framework() -> None:

@@ -1,8 +1,9 @@
-"""Quantizes by ARM's conversion that rounds and saturates, one instruction in place of two
-comparisons and a call: the Cortex-M4 has no other that rounds.
+"""Quantizes by a conversion that rounds and saturates, as ARM has it, one instruction in place of
+two comparisons and a call: the Cortex-M4 has no other that rounds.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
@@ -19,8 +20,10 @@ from compiler.tir.loops import with_body
 @dataclass(frozen=True)
 class SaturateConversions(ProgramPass):
     """Writes round(v) + zero clamped in place of round(v clamped) + zero, of scalars; NaN becomes
-    zero.
+    zero. conversion: LLVM's name of the instruction.
     """
+
+    conversion: str
 
     name = "saturate_conversions"
     phase = Phase.LOWERED_LOOPS
@@ -28,10 +31,11 @@ class SaturateConversions(ProgramPass):
 
     def rewrite(self, func: tirx.PrimFunc) -> tirx.PrimFunc:
         """Rewrites the sums of a program."""
-        return with_body(func, tvm_ffi.structural_map(func.body, [(tirx.Add, _move_clamp)]))
+        move = partial(_move_clamp, self.conversion)
+        return with_body(func, tvm_ffi.structural_map(func.body, [(tirx.Add, move)]))
 
 
-def _move_clamp(total: Any) -> Any:
+def _move_clamp(conversion: str, total: Any) -> Any:
     """The clamped sum in place of int32(nearbyint(min(max(v, low - zero), high - zero))) + zero."""
     cast, zero = total.a, total.b
     if not isinstance(cast, tirx.Cast) or dtype_of(cast) != "int32":
@@ -43,7 +47,7 @@ def _move_clamp(total: Any) -> Any:
     if low is None or high is None:
         return total
     # The intrinsic gives the bits of the integer in a register of floats.
-    bits = tirx.call_llvm_pure_intrin("float32", "llvm.arm.vcvtr", value.a.a)
+    bits = tirx.call_llvm_pure_intrin("float32", conversion, value.a.a)
     integer = tirx.reinterpret("int32", bits)
     moved = tirx.call_llvm_pure_intrin("int32", "llvm.sadd.sat", integer, zero)
     return tirx.max(tirx.min(moved, high), low)

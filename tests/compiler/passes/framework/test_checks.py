@@ -68,7 +68,9 @@ def test_the_environment_asks_for_checks(monkeypatch: pytest.MonkeyPatch) -> Non
         manager.run((Demanding(),), module())
 
 
-@pytest.mark.parametrize("name", ["native", "aarch64", "riscv64-v", "ios-arm64", "cortex-m4"])
+@pytest.mark.parametrize(
+    "name", ["native", "aarch64", "riscv64-v", "ios-arm64", "cortex-m4", "rv32imc"]
+)
 def test_what_passes_state_holds_down_to_functions(name: str) -> None:
     target, check = targets.resolve(name), (CheckPasses(),)
     kernels = manager.to_kernels(

@@ -19,7 +19,7 @@ from tvm import tirx
 from tvm.ir.prim import expr as prim
 
 from compiler.passes.cpu.families.int8 import plan
-from compiler.passes.cpu.families.int8.dual import emit_dual
+from compiler.passes.cpu.families.int8.by_columns import emit_by_columns
 from compiler.passes.cpu.families.int8.layout import Layout, layout_of
 from compiler.passes.cpu.families.int8.rows import Rows, gather_rows
 from compiler.passes.cpu.families.int8.scalar import emit_scalar_tile
@@ -49,8 +49,9 @@ def emit_int8(conv: PanelConv, unit: VectorUnit) -> Stmt:
     with statements() as body:
         known, m = begin(conv)
         layout = layout_of(known, unit)
-        if layout.is_dual:
-            emit_dual(layout, m, rows >= plan.dual_rows(layout.length))
+        if layout.is_by_columns:
+            fewest = plan.rows_by_columns(layout.group, layout.length)
+            emit_by_columns(layout, m, rows >= fewest)
             return body.stmt
         for rows, panels in share_tasks(layout, unit, m):
             _emit_task(layout, unit, rows, panels)

@@ -45,17 +45,20 @@ class Layout:
 
     @property
     def words(self) -> int:
-        """Words of 32 bits of a group of the left side."""
-        return (
-            self.group * np.iinfo(self.instruction.left).bits // 32
-            if self.instruction.scalar
-            else 1
-        )
+        """Words of a group of the left side, each of 32 bits or less."""
+        if not self.instruction.scalar:
+            return 1
+        return -(-self.group * np.iinfo(self.instruction.left).bits // 32)
 
     @property
-    def is_dual(self) -> bool:
-        """True if the instruction multiplies two halves of general registers."""
-        return self.instruction.scalar and self.words == DUAL_WORDS
+    def word(self) -> str:
+        """The type of those, which a group of one integer does not fill."""
+        return self.instruction.left if self.instruction.scalar and self.group == 1 else "int32"
+
+    @property
+    def is_by_columns(self) -> bool:
+        """True if both operands are general registers: tiles are a few columns."""
+        return self.instruction.scalar and self.words <= DUAL_WORDS
 
     @property
     def rows(self) -> int:
@@ -126,6 +129,7 @@ def layout_of(conv: PanelConv, unit: VectorUnit) -> Layout:
 def describe_tile(conv: PanelConv, unit: VectorUnit) -> str:
     """The register tile, and the integers of a group."""
     layout = layout_of(conv, unit)
-    if layout.is_dual:
-        return f"{plan.dual_rows(layout.length)}x1, groups of {layout.group}"
+    if layout.is_by_columns:
+        rows = plan.rows_by_columns(layout.group, layout.length)
+        return f"{rows}x{plan.columns_by_columns(layout.group)}, groups of {layout.group}"
     return f"{layout.sizes[-1]}x{layout.width}, groups of {layout.group}"

@@ -20,12 +20,24 @@ SHALLOW = 64
 residual of floats took 0.89 of the time, with one of bytes the same time.
 """
 
-DUAL_UNROLL = 4
-"""Groups of a row between two looks at the end of a sum, of tiles for SMLAD."""
+BY_COLUMNS = {4: (5, 1), 1: (3, 4)}
+"""Rows and columns of a tile in general registers, by the integers of a group."""
 
-DUAL_ROWS = ((5, 4096), (2, 0))
+UNROLL_BY_COLUMNS = {4: 4, 1: 1}
+"""Groups of a row between two looks at the end of a sum, of such tiles: single integers are not
+unrolled, since LLVM adds up their products first, for which there are no registers.
+"""
+
+ROWS_BYTES = 4096
+"""The most bytes that the rows of such a tile take in memory; tiles of longer rows have two."""
 
 
-def dual_rows(length: int) -> int:
-    """Rows of a tile for SMLAD whose rows have so many groups: the most whose words fit."""
-    return next(rows for rows, most in DUAL_ROWS if not most or rows * length * 8 <= most)
+def rows_by_columns(group: int, length: int) -> int:
+    """Rows of a tile in general registers whose rows have so many groups."""
+    rows, _ = BY_COLUMNS[group]
+    return rows if rows * length * group * 2 <= ROWS_BYTES else 2
+
+
+def columns_by_columns(group: int) -> int:
+    """Columns of a tile in general registers."""
+    return BY_COLUMNS[group][1]

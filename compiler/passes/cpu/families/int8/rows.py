@@ -182,10 +182,14 @@ def word_order(layout: Layout) -> list[tuple[int, int]]:
     return [(2 * word, 2 * word + 1) for word in range(layout.words)]
 
 
-def _load_half(layout: Layout, index: Expr, high: int) -> Expr:
+def load_left(layout: Layout, index: Expr) -> Expr:
+    """An element less its zero point, an int32."""
     value = load(layout.conv.source, [index]).astype("int32")
-    if layout.conv.zero:
-        value = value - tirx.const(layout.conv.zero, "int32")
+    return value - tirx.const(layout.conv.zero, "int32") if layout.conv.zero else value
+
+
+def _load_half(layout: Layout, index: Expr, high: int) -> Expr:
+    value = load_left(layout, index)
     if high:
         return tirx.shift_left(value, tirx.const(16, "int32"))
     return tirx.bitwise_and(value, tirx.const(0xFFFF, "int32"))

@@ -1,10 +1,10 @@
-"""Depthwise convolutions of bytes by instructions that multiply halves of words: ARM's processors
-without vectors.
+"""Depthwise convolutions of bytes in general registers, on processors without vectors: by
+instructions that multiply halves of words, as ARM has them, or by multiplying single bytes.
 
 Loop order: rows; along a row the columns at a border one by one, whose taps inside of the image
-are known when the kernel is compiled, then blocks of columns; per block four channels at a time,
-those of the lower and upper halves of one word first; innermost the rows of the window. A word of
-weights serves all columns of a block.
+are known when the kernel is compiled, then blocks of columns; per block one channel at a time, or
+the four of a word, those of the lower and upper halves of one word first; innermost the rows of the
+window. A word of weights serves all columns of a block.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ from compiler.tir.loops import Stmt
 @dataclass(frozen=True)
 class ByteWindow:
     """A window whose taps are bytes less `zero` by known bytes of weights; first, last: the columns
-    whose taps are all inside.
+    whose taps are all inside; in_words: whether four channels are read as a word.
     """
 
     window: Window
@@ -50,6 +50,17 @@ class ByteWindow:
     epilogue: IntegerEpilogue
     first: int
     last: int
+    in_words: bool
+
+    @property
+    def channels(self) -> int:
+        """Channels that are computed at a time."""
+        return BYTES if self.in_words else 1
+
+    @property
+    def passes(self) -> tuple[tuple[int, ...], ...]:
+        """Which of those have their accumulators in registers together."""
+        return ((0, 2), (1, 3)) if self.in_words else ((0,),)
 
 
 @dataclass(frozen=True)
@@ -63,16 +74,18 @@ class _Block:
 
 def read_bytes(window: Window, unit: VectorUnit) -> ByteWindow | None:
     """The window as one of bytes, None for others and other processors."""
-    if not any(dot.intrinsic == "llvm.arm.smlad" for dot in unit.integer_dots):
+    scalar = [dot for dot in unit.integer_dots if dot.scalar and dot.group in (1, BYTES)]
+    if not scalar:
         return None
+    in_words = scalar[0].group == BYTES
     first, last = as_int(window.first), as_int(window.last)
     read = _read_tap(window)
     if read is None or first is None or last is None or as_int(window.column.extent) is None:
         return None
-    if not window.steps[1] or require_int(window.channels.extent) % BYTES:
+    if not window.steps[1] or (in_words and require_int(window.channels.extent) % BYTES):
         return None
     epilogue = IntegerEpilogue.of(window.anchored.epilogue, window.channels.var)
-    return ByteWindow(window, *read, epilogue, first, max(first, last))
+    return ByteWindow(window, *read, epilogue, first, max(first, last), in_words)
 
 
 def _read_tap(window: Window) -> tuple[Any, int, Any] | None:
@@ -104,8 +117,9 @@ def emit_bytes(matched: ByteWindow) -> Stmt:
         for position, _part in share_positions(window.rows, const(1), False):
             for column, taps in _columns(matched):
                 here = {**position, window.column.var: column}
-                with serial(require_int(window.channels.extent) // BYTES, "channels") as group:
-                    _emit_block(matched, _Block(here, taps, group * BYTES))
+                count = require_int(window.channels.extent) // matched.channels
+                with serial(count, "channels") as group:
+                    _emit_block(matched, _Block(here, taps, group * matched.channels))
     return body.stmt
 
 
@@ -137,14 +151,14 @@ def _inside(window: Window, column: int, taps: tuple[int, ...]) -> tuple[int, ..
 
 
 def _emit_block(matched: ByteWindow, block: _Block) -> None:
-    """Emit the results of a block: bytes 0 and 2 of each word, then 1 and 3."""
+    """Emit the results of a block."""
     window = matched.window
-    for odd in range(2):
+    for lanes in matched.passes:
         results = [
             {**block.position, window.column.var: block.position[window.column.var] + i,
-             window.channels.var: block.channel + (2 * high + odd)}
+             window.channels.var: block.channel + lane}
             for i in range(len(block.taps))
-            for high in range(2)
+            for lane in lanes
         ]  # fmt: skip
         acc = alloc([len(results)], "int32", "sums")
         for index, position in enumerate(results):
@@ -152,12 +166,14 @@ def _emit_block(matched: ByteWindow, block: _Block) -> None:
         for line in nest(window.outer, block.position):
             inside = [substitute(each, line) for each in window.row_inside]
             with when(tirx.all(*inside) if inside else True):
-                _emit_line(matched, block, line, odd, acc)
+                _emit_line(matched, block, line, lanes, acc)
         for index, position in enumerate(results):
             matched.epilogue.store(load(acc, [index]), position)
 
 
-def _emit_line(matched: ByteWindow, block: _Block, line: Table, odd: int, acc: Any) -> None:
+def _emit_line(
+    matched: ByteWindow, block: _Block, line: Table, lanes: tuple[int, ...], acc: Any
+) -> None:
     """Emit a row of the window in all columns of a block, in the order of the image's columns."""
     window, step = matched.window, matched.window.steps[1]
     corner = {**line, window.taps.var: const(0), window.channels.var: block.channel}
@@ -170,8 +186,20 @@ def _emit_line(matched: ByteWindow, block: _Block, line: Table, odd: int, acc: A
     )
     uses = sorted((i * step + tap, i, tap) for i, taps in enumerate(block.taps) for tap in taps)
     for column, i, tap in uses:
-        left = widen_word(matched.image.source, index + column * along, matched.zero)[odd]
-        right = widen_word(matched.weights.source, weight + tap * across)[odd]
-        for high in range(2):
-            total = load(acc, [2 * i + high])
-            store(acc, multiply_half(total, left, right, bool(high)), 2 * i + high)
+        left = _load(matched, matched.image, index + column * along, lanes[0], matched.zero)
+        right = _load(matched, matched.weights, weight + tap * across, lanes[0])
+        for high in range(len(lanes)):
+            position = len(lanes) * i + high
+            total = load(acc, [position])
+            if matched.in_words:
+                store(acc, multiply_half(total, left, right, bool(high)), position)
+            else:
+                store(acc, total + left * right, position)
+
+
+def _load(matched: ByteWindow, read: Any, index: Expr, odd: int, zero: int = 0) -> Expr:
+    """A byte less a zero point; of a word, two of its bytes as halves."""
+    if matched.in_words:
+        return widen_word(read.source, index, zero)[odd]
+    value = load(read.source, [index]).astype("int32")
+    return value - tirx.const(zero, "int32") if zero else value

@@ -127,7 +127,7 @@ def test_tasks_cover_every_row_and_column_once(columns, l2, compile_graph, draw,
         np.testing.assert_array_equal(model(x), x.astype("int64") @ weight)
 
 
-@pytest.mark.parametrize("name", ["cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("name", ["cortex-m4", "cortex-m55", "rv32imc"])
 def test_integers_that_are_multiplied_one_by_one_are_exact(name, compile_graph, draw, monkeypatch):
     unit = VectorUnit.of(targets.resolve(name))
     *_, plain = unit.integer_dots
