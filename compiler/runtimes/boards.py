@@ -16,7 +16,7 @@ from compiler.toolchain import build, zig
 _MUSL = Path("libc/musl")
 _SOURCES = (_MUSL / "src/math",)
 _FURTHER = (_MUSL / "src/fenv/fenv.c",)
-_OPTIMISED = ("-O", "ReleaseSmall", "-fstrip", "-ffunction-sections", "-fdata-sections")
+_OPTIMISED = ("-O", "ReleaseFast", "-fstrip", "-ffunction-sections", "-fdata-sections")
 _COMPILED = ("-std=gnu17", "-O2", "-fno-trapping-math", "-w")
 
 
