@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from compiler.verify.inputs import array_file
-from compiler.verify.point_loop import Arrays, PointFailed, run_points
+from compiler.verify.point_loop import Arrays, PointFailed, PointLate, run_points
 
 
 def spec_of(folder: Path, *sizes: int, seconds: float = 60.0) -> dict[str, Any]:
@@ -66,3 +66,16 @@ def test_time_in_which_others_compute_does_not_count(tmp_path: Path) -> None:
 def test_any_other_error_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(KeyError):
         run_points(spec_of(tmp_path, 2), list[object]().append, lambda inputs: {"y": inputs["z"]})
+
+
+def test_a_point_that_is_late_is_left_out(tmp_path: Path) -> None:
+    def wait(inputs: Arrays) -> Arrays:
+        if inputs["x"].size == 3:
+            raise PointLate("not finished in 9 s")
+        return inputs
+
+    spec, records = spec_of(tmp_path, 2, 3), list[dict[str, Any]]()
+    still = lambda: 0.0  # noqa: E731
+    run_points(spec, records.append, wait, clock=still, timer=still)
+    late = {"index": 1, "skipped": "not finished in 9 s"}
+    assert records == [{"index": 0, "seconds": 0.0}, late]
