@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, insert, text, update
+from sqlalchemy import Connection, Table, insert, text
 
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
@@ -15,7 +15,7 @@ from relaxd.contract.text import sanitize
 from relaxd.contract.urgency import Urgency
 from service.db import records
 from service.db.schema import audit, builds, counters, events, jobs
-from service.db.transaction import Note, Transaction, counter_of, finish_note
+from service.db.transaction import BUILDS_COUNTED, Note, Transaction, counter_of, finish_note
 from service.domain import Build, EventType, Job, Kind, Outcome, job_state
 
 Row = dict[str, Any]
@@ -43,11 +43,6 @@ _AT_ONCE = text(
 )
 """Foreign keys are checked at the end of the statement."""
 _ONE_BY_ONE = {table: insert(table) for table in _WRITTEN}
-_COUNTED = (
-    update(counters)
-    .where(counters.c.name == bindparam("counter"))
-    .values(value=counters.c.value + bindparam("number"))
-)
 _SHALLOW = 100
 """Brackets of a document that surely nests less deeply than databases take."""
 
@@ -127,7 +122,7 @@ def _write(
         if part := rows[table.name]:
             connection.execute(statement, part)
     if number:
-        connection.execute(_COUNTED, {"counter": counter, "number": number})
+        connection.execute(BUILDS_COUNTED, {"counter": counter, "number": number})
 
 
 def _job(new: NewJob, row: Row, parts: Sequence[Row]) -> Job:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
 
 from relaxd.contract.states import State
 from service.db import outbox, records
@@ -22,7 +22,28 @@ from service.errors import StaleClaim, UnknownJob
 
 Note = tuple[EventType, dict[str, Any]]
 
+# Made once: to make them takes as long as to execute them, while others wait for the lock.
 _NEW_EVENTS = insert(events)
+_JOB = select(jobs).where(jobs.c.id == bindparam("job"))
+_JOB_LOCKED = _JOB.with_for_update()
+_BUILDS = select(builds).where(builds.c.job_id == bindparam("job")).order_by(builds.c.position)
+_STATES = select(builds.c.state).where(builds.c.job_id == bindparam("job")).distinct()
+_EVENTS_COUNTED = (
+    update(jobs)
+    .where(jobs.c.id == bindparam("job"))
+    .values(last_seq=jobs.c.last_seq + bindparam("number"))
+    .returning(jobs.c.last_seq)
+)
+BUILDS_COUNTED = (
+    update(counters)
+    .where(counters.c.name == bindparam("counter"))
+    .values(value=counters.c.value + bindparam("number"))
+)
+_ALIGNED = (
+    update(jobs)
+    .where(jobs.c.id == bindparam("job"), jobs.c.state != bindparam("to"))
+    .values(state=bindparam("to"), finished_at=bindparam("at"))
+)
 
 
 def counter_of(outcome: Outcome) -> str:
@@ -55,8 +76,8 @@ class Transaction:
         """The row of the job, locked against other writers in a writing transaction; raises
         UnknownJob, also for a job of another tenant than the one given.
         """
-        query = select(jobs).where(jobs.c.id == job_id)
-        row = self.connection.execute(self.with_lock(query)).one_or_none()
+        query = _JOB_LOCKED if self._writes else _JOB
+        row = self.connection.execute(query, {"job": job_id}).one_or_none()
         if row is None or tenant not in (None, row.tenant):
             raise UnknownJob(job_id)
         return row
@@ -64,9 +85,7 @@ class Transaction:
     def job(self, job_id: str, tenant: str | None = None) -> Job:
         """The job, locked as by `lock`; raises UnknownJob."""
         row = self.lock(job_id, tenant)
-        rows = self.connection.execute(
-            select(builds).where(builds.c.job_id == job_id).order_by(builds.c.position)
-        )
+        rows = self.connection.execute(_BUILDS, {"job": job_id})
         return records.job_from(row, [records.build_from(build) for build in rows])
 
     def build(self, job_id: str, build_id: str) -> Build:
@@ -87,13 +106,8 @@ class Transaction:
     def _append(self, job_id: str, notes: Sequence[tuple[str | None, Note]]) -> None:
         if not notes:
             return
-        counted = (
-            update(jobs)
-            .where(jobs.c.id == job_id)
-            .values(last_seq=jobs.c.last_seq + len(notes))
-            .returning(jobs.c.last_seq)
-        )
-        first = self.connection.execute(counted).scalar_one() - len(notes) + 1
+        arguments = {"job": job_id, "number": len(notes)}
+        first = self.connection.execute(_EVENTS_COUNTED, arguments).scalar_one() - len(notes) + 1
         self.connection.execute(_NEW_EVENTS, self.event_rows(job_id, first, notes))
 
     def event_rows(
@@ -160,8 +174,8 @@ class Transaction:
         """Count builds that have ended so, last of all: from here to the commit, other builds wait
         for the counter to end.
         """
-        counted = update(counters).where(counters.c.name == counter_of(outcome))
-        self.connection.execute(counted.values(value=counters.c.value + number))
+        arguments = {"counter": counter_of(outcome), "number": number}
+        self.connection.execute(BUILDS_COUNTED, arguments)
 
     def requeue(self, build: Build, reason: str, *, attempts: int) -> None:
         """Take a running build from its worker and put it back into the queue; raises
@@ -181,14 +195,10 @@ class Transaction:
         )
 
     def _align(self, job_id: str) -> None:
-        rows: Sequence[str] = self.connection.scalars(
-            select(builds.c.state).where(builds.c.job_id == job_id).distinct()
-        ).all()
+        rows: Sequence[str] = self.connection.scalars(_STATES, {"job": job_id}).all()
         state = job_state([State(row) for row in rows])
-        values = {"state": state, "finished_at": self.now if state.terminal else None}
-        changed = self.connection.execute(
-            update(jobs).where(jobs.c.id == job_id, jobs.c.state != state).values(values)
-        ).rowcount
+        arguments = {"job": job_id, "to": state, "at": self.now if state.terminal else None}
+        changed = self.connection.execute(_ALIGNED, arguments).rowcount
         if changed and state.terminal:
             self.emit(job_id, None, (EventType.JOB_FINISHED, {"state": state}))
             self.post_finished(job_id)

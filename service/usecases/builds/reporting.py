@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from relaxd.contract.states import State
 from service.core import Core
@@ -10,6 +10,13 @@ from service.db.schema import builds
 from service.db.transaction import Note
 from service.domain import Claim, EventType
 from service.errors import StaleClaim
+
+_LINES = select(builds.c.log_lines).where(builds.c.id == bindparam("build"))
+_PROGRESSED = (
+    update(builds)
+    .where(builds.c.id == bindparam("build"))
+    .values(log_lines=bindparam("lines"), stage=bindparam("to"))
+)
 
 
 def beat(core: Core, claim: Claim) -> bool:
@@ -38,15 +45,12 @@ def progress(core: Core, claim: Claim, notes: Sequence[Note]) -> None:
     """
     with core.writing() as tx:
         build = tx.require_claim(claim)
-        count = tx.connection.execute(
-            select(builds.c.log_lines).where(builds.c.id == build.id)
-        ).scalar_one()
+        count = tx.connection.execute(_LINES, {"build": build.id}).scalar_one()
         accepted, lines = _bounded(notes, count, core.settings.max_log_lines)
         tx.emit(build.job_id, build.target, *accepted)
         stage = next((data["stage"] for _, data in reversed(notes) if "stage" in data), build.stage)
-        tx.connection.execute(
-            update(builds).where(builds.c.id == build.id).values(log_lines=lines, stage=stage)
-        )
+        arguments = {"build": build.id, "lines": lines, "to": stage}
+        tx.connection.execute(_PROGRESSED, arguments)
 
 
 def _bounded(notes: Sequence[Note], sent: int, limit: int) -> tuple[list[Note], int]:

@@ -6,8 +6,9 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, insert, select, update
 
 from artifacts.store import hex_of
 from relaxd.contract.canonical import digest_of
@@ -20,6 +21,20 @@ STEP = 16 << 20
 """The most that is reserved ahead of what has come: each reservation is a write to the database."""
 DAY_S = 24 * 3600
 FOR_EVER_DAYS = 36500
+
+# Made once: every part of an upload asks.
+_LIMITS = select(tenants.c.stored_limit, tenants.c.stored_bytes).where(
+    tenants.c.name == bindparam("tenant")
+)
+_ARE_OTHERS = and_(
+    reservations.c.tenant == bindparam("tenant"),
+    reservations.c.held_until > bindparam("now"),
+    reservations.c.id != bindparam("mine"),
+)
+_OTHERS = select(func.sum(reservations.c.size)).where(_ARE_OTHERS)
+_OTHER_UPLOADS = (
+    select(reservations.c.id).where(_ARE_OTHERS, reservations.c.is_upload).limit(bindparam("most"))
+)
 
 
 @dataclass
@@ -107,14 +122,14 @@ class Reservation:
         """Bytes that the tenant may have under this reservation, None for any number; in a writing
         transaction, others that reserve wait from here on.
         """
-        limits = select(tenants.c.stored_limit, tenants.c.stored_bytes)
-        mine = tx.with_lock(limits.where(tenants.c.name == self.tenant))
-        row = tx.connection.execute(mine).one_or_none()
+        row = tx.connection.execute(tx.with_lock(_LIMITS), {"tenant": self.tenant}).one_or_none()
         if row is None or row.stored_limit is None:
             return None
-        living = _living(tx, self.tenant).where(~self._is_mine).subquery()
-        others = tx.connection.execute(select(func.sum(living.c.size))).scalar_one()
+        others = tx.connection.execute(_OTHERS, self._arguments(tx)).scalar_one()
         return int(row.stored_limit - row.stored_bytes - (others or 0))
+
+    def _arguments(self, tx: Transaction) -> dict[str, Any]:
+        return {"tenant": self.tenant, "mine": self.id, "now": tx.now}
 
     @cached_property
     def _is_counted(self) -> bool:
@@ -140,8 +155,8 @@ class Reservation:
     def _require_number(self, tx: Transaction) -> None:
         """Raise TooManyUploads where the tenant has as many others under way as it may have."""
         most = self.core.settings.max_uploads
-        others = _living(tx, self.tenant).where(reservations.c.is_upload, ~self._is_mine)
-        if len(tx.connection.execute(others.limit(most)).all()) >= most:
+        arguments = {**self._arguments(tx), "most": most}
+        if len(tx.connection.execute(_OTHER_UPLOADS, arguments).all()) >= most:
             raise TooManyUploads(self.tenant, most)
 
     def _grow(self, tx: Transaction, size: int, *, ahead: int) -> int:
@@ -178,12 +193,6 @@ def require_room(core: Core, tenant: str) -> None:
         room = Reservation(core, tenant).room(tx)
     if room is not None and room <= 0:
         raise QuotaExceeded(tenant)
-
-
-def _living(tx: Transaction, tenant: str) -> Select[int]:
-    return select(reservations.c.size).where(
-        reservations.c.tenant == tenant, reservations.c.held_until > tx.now
-    )
 
 
 def expire(core: Core, names: Sequence[str] = ()) -> None:
