@@ -18,6 +18,7 @@ from service.adapters.celery_doorbell import (
     BackgroundDoorbell,
     CeleryDoorbell,
     celery_app,
+    import_parts,
 )
 from service.adapters.compiler import ChildCompiler
 from service.adapters.oidc import trust_issuers
@@ -58,6 +59,11 @@ class Services:
     def store(self) -> Artifacts:
         """Blobs and the action cache."""
         return self.core.store
+
+    def prepare(self) -> None:
+        """Do what the first request would wait for, in a process that is about to serve."""
+        if self.ringing is not None:
+            import_parts(self.ringing)
 
     def close(self) -> None:
         """Send the last traces and release connections."""

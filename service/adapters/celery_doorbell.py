@@ -80,6 +80,14 @@ def _server(url: str, patience_s: float) -> dict[str, object]:
     }
 
 
+def import_parts(app: Celery) -> None:
+    """Import and make what the first message would, which takes longer than several requests. No
+    broker is asked.
+    """
+    _ = app.connection_for_write().transport
+    _ = (app.amqp.producer_pool, app.amqp.router, app.events.Dispatcher, app.backend, app.tasks)
+
+
 class CeleryDoorbell:
     """Rings by sending a Celery task; a ring that the broker does not take is logged, since
     sweepers ring again. `trouble` is why the last ring failed.

@@ -209,6 +209,7 @@ async def _run(
         ssl_certfile=certificate.chain if certificate else None,
         ssl_keyfile=certificate.key if certificate else None,
     )
+    services.prepare()
     prefer_latency()
     server, stopping = uvicorn.Server(config), asyncio.Event()
     _ignore_repeated_signals(stopping)

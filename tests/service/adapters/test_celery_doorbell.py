@@ -1,6 +1,8 @@
 import base64
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -171,3 +173,26 @@ def test_a_silent_broker_keeps_nobody(tmp_path, silent_broker):
         time.sleep(0.05)
     assert time.monotonic() - began < 10, "each ring waits a second or a few, not half a minute"
     app.close()
+
+
+RING = """
+import sys
+from pathlib import Path
+from service.adapters.celery_doorbell import CeleryDoorbell, celery_app, import_parts
+from service.settings import Settings
+
+app = celery_app(Settings(data_dir=Path(sys.argv[1]), broker_url=sys.argv[2] or None))
+import_parts(app)
+known = set(sys.modules)
+CeleryDoorbell(app).ring("build", "native")
+kinds = ("celery", "kombu", "redis", "service")
+print(*(name for name in sys.modules.keys() - known if name.startswith(kinds)))
+"""
+
+
+@pytest.mark.parametrize("broker", ["", "redis://127.0.0.1:{port}/0"])
+def test_a_prepared_process_imports_nothing_for_its_first_ring(tmp_path, broker):
+    url = broker.format(port=free_port())
+    command = [sys.executable, "-c", RING, str(tmp_path), url]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == ""
