@@ -132,7 +132,7 @@ async def compile_model(
                 urgency,
             )
 
-        job = await run_in_thread(store_and_submit, width=width_of(form.request))
+        job = await run_in_thread(store_and_submit, width=form.width)
     record_success(request, change)
     if wait is not None:
         job = await watch.wait_for(job, wait)

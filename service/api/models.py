@@ -51,7 +51,7 @@ async def _subject(request: Request, jobs: Jobs, services: Services) -> tuple[st
     kind = media_type(request)
     if kind == FORM_TYPE:
         async with receive(request, services.core) as form:
-            upload = await run_in_thread(form.store, jobs.store.blobs)
+            upload = await run_in_thread(form.store, jobs.store.blobs, width=form.width)
         return upload.model, upload.request
     if kind == JSON_TYPE:
         return await read_job(request, services.settings)

@@ -14,7 +14,7 @@ from service.api.oci_errors import Code, RegistryError, RegistryRoute
 from service.api.oci_names import Repository, StoreOf, blob_path, upload_path
 from service.api.oci_sessions import Sessions, Started
 from service.api.scopes import principal_of
-from service.api.tenant_threads import HEAVY, run_in_thread
+from service.api.tenant_threads import run_in_thread, width_for
 
 MOST_AHEAD = 64 << 20
 """The memory for the beginnings of all blobs that are read before an upload begins."""
@@ -138,7 +138,7 @@ async def _finish(
     try:
         await _append(sessions, upload, request)
         store = partial(sessions.store, identifier, blobs, digest, upload.started)
-        await run_in_thread(store, width=HEAVY)
+        await run_in_thread(store, width=width_for(sessions.size(identifier)))
     except RegistryError as error:
         # A client that did not hear of its success asks again.
         if error.oci_code is Code.BLOB_UPLOAD_UNKNOWN and await run_in_thread(blobs.touch, digest):

@@ -26,7 +26,15 @@ RECENT_S = 10.0
 HEAVY = 2
 """The width for what keeps the processor or the disk busy for long, apart from what is short."""
 
+LARGE = 64 << 20
+"""Bytes that keep the disk busy for long: some 0.2 s."""
+
 T = TypeVar("T")
+
+
+def width_for(size: int) -> int:
+    """How many threads of a tenant may store blobs of that size at a time."""
+    return HEAVY if size > LARGE else WIDTH
 
 
 class _Shares:

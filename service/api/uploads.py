@@ -28,10 +28,10 @@ from relaxd.contract.text import clean
 from relaxd.errors import DeclarationError
 from relaxd.http.bodies import media_type, read_limited
 from relaxd.http.errors import BodyTooLarge, UnsupportedMediaType
-from service.api.documents import read_request
+from service.api.documents import read_request, width_of
 from service.api.errors import MalformedForm
 from service.api.scopes import principal_of
-from service.api.tenant_threads import run_in_thread
+from service.api.tenant_threads import run_in_thread, width_for
 from service.api.wire import RequestIn
 from service.core import Core
 from service.settings import Settings
@@ -91,6 +91,12 @@ class Form:
     samples: UploadFile | None
     request: CompileRequest
     reserved: Reservation
+
+    @property
+    def width(self) -> int:
+        """How many threads of a tenant may store such forms at a time."""
+        files = [*self.model, *([self.samples] if self.samples else [])]
+        return min(width_for(sum(file.size or 0 for file in files)), width_of(self.request))
 
     def store(self, blobs: BlobStore, unheld: Unheld | None = None) -> Upload:
         """Put the files into the store, to be held at once or with `unheld`; to be called off the

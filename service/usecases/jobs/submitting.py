@@ -205,10 +205,10 @@ def _write(
     note = (EventType.JOB_QUEUED, {"targets": [each["target"] for each in build_targets], **traced})
     outcomes = {target: answer.outcome for target, answer in known.items()}
     with core.writing() if unheld else core.writing_at_once() as tx:
-        if unheld:
-            unheld.hold_in(tx)
         entry = auditing.entry_of(change, tx.now, tenant=tenant, subject=job_id) if change else None
         job = create(tx, NewJob(request, header, rows, note, outcomes, urgency, entry))
+        if unheld:  # last, since others of the tenant wait for its row from here on
+            unheld.hold_in(tx)
     if change:
         change.written = True
     if job.state.terminal:  # every result was in the cache, and the statement above is one

@@ -6,7 +6,15 @@ import threading
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from service.api.tenant_threads import SHARED, TenantRoute, run_in_thread
+from service.api.tenant_threads import (
+    HEAVY,
+    LARGE,
+    SHARED,
+    WIDTH,
+    TenantRoute,
+    run_in_thread,
+    width_for,
+)
 from service.db.turns import TENANT
 
 
@@ -60,6 +68,10 @@ def test_several_tenants_have_few_threads_each() -> None:
         return alone, await begin(SHARED)
 
     assert asyncio.run(check()) == (20, SHARED)
+
+
+def test_large_blobs_leave_threads_to_what_is_short() -> None:
+    assert [width_for(size) for size in (0, LARGE, LARGE + 1)] == [WIDTH, WIDTH, HEAVY]
 
 
 def test_plain_endpoints_run_in_a_thread_and_keep_their_signature() -> None:
