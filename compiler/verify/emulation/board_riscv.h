@@ -23,7 +23,8 @@ static uint32_t semihosting(uint32_t operation, const void *given) {
 /* The number has two halves, of which the upper may change between two reads. */
 static uint64_t retired(void) {
   uint32_t high, low, again;
-  do __asm__ volatile(
+  do
+    __asm__ volatile(
         ".option push\n"
         ".option arch, +zicsr\n"
         "csrr %0, minstreth\n"
