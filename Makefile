@@ -76,7 +76,7 @@ opinfo: env ## run torch's own samples of its operators traced, scripted and exp
 images: env ## build both images, run them as docker-compose.yml says, compile a model with them; as root, on Debian: some minutes
 	@$(BIN)/python -m tools.images $(ARGS)
 
-cluster: env ## run the pods of the Kubernetes manifests by podman: migrations, builds, read-only roots, a drain, an update under load; as root, on Debian: optional, some minutes
+cluster: env ## run the pods of the Kubernetes manifests on this machine, by podman and by Kubernetes: migrations, builds, read-only roots, a drain, an update under load, an eviction; as root, on Debian 12: optional, some minutes
 	@$(BIN)/python -m tools.cluster $(ARGS)
 
 check: env ## lint, types, layers, language, images, manifests, the documentation's site

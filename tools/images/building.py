@@ -102,6 +102,18 @@ class Builder:
             quiet=False,
         )
 
+    def pack(self, program: Path, arguments: tuple[str, ...], name: str) -> None:
+        """Make an image of one static program of this machine."""
+        container = self._run("from", "scratch")
+        self._run("copy", container, str(program), f"/{program.name}")
+        entry = json.dumps([f"/{program.name}", *arguments])
+        self._run("config", "--entrypoint", entry, container)
+        self._run("commit", "--quiet", "--rm", container, name)
+
+    def save(self, image: str, archive: Path, name: str) -> None:
+        """Write an image into an archive under that name."""
+        self._run("push", "--quiet", image, f"docker-archive:{archive}:{name}")
+
     def image(self, name: str) -> Image:
         """The configuration of an image that was built."""
         text = self._run("inspect", "--type", "image", f"localhost/{name}")

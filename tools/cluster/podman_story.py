@@ -2,64 +2,34 @@
 that is updated under load.
 """
 
-import threading
-import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
-
-import httpx
-import psycopg
-from sqlalchemy import make_url
 
 from relaxd.client import Client
-from tests.compiler.graphs import add_and_divide
-from tests.robustness.forwarding import forwarding
-from tests.service.servers import postgres_process, redis_process
-from tests.support.s3 import s3_server
+from tools.cluster.clients import (
+    BUILD_S,
+    READY_S,
+    build,
+    check_built_once,
+    has_workers,
+    is_ready,
+    load,
+    submit,
+    submit_running,
+    wait,
+)
 from tools.cluster.podman import Document, Podman, pod_of
+from tools.cluster.servers import TOKEN
 from tools.images.story import CONFINED, step
 from tools.kubernetes.checking import FOLDER, documents
 from tools.kubernetes.pools import read_description, render
 
-TOKEN = "the operator's"
-READY_S, BUILD_S = 120.0, 120.0
 ONCE = """
 [x86]
 capabilities = "*,!cuda-*,!raw-cuda,!rocm,!raw-rocm"
 max = 4
 once = true
 """
-
-
-@contextmanager
-def servers(gateway: str) -> Iterator[dict[str, str]]:
-    """PostgreSQL, Redis and S3, which pods reach at the gateway; the values of the secret."""
-    with ExitStack() as stack:
-        enter = stack.enter_context
-        database, broker, store = (
-            enter(postgres_process()),
-            enter(redis_process()),
-            enter(s3_server()),
-        )
-        with psycopg.connect(database.url, autocommit=True) as operator:
-            operator.execute("CREATE DATABASE relaxd")
-
-        def lend(url: str) -> str:
-            forwarder = enter(forwarding(("127.0.0.1", int(urlsplit(url).port or 0)), "0.0.0.0"))
-            return f"{gateway}:{forwarder.port}"
-
-        yield {
-            **store.environment,
-            "AWS_ENDPOINT": f"http://{lend(store.endpoint)}",
-            "RELAXD_DATABASE_URL": f"postgresql://relaxd@{lend(str(make_url(database.url)))}/relaxd",
-            "RELAXD_BROKER_URL": f"redis://{lend(broker.url)}/0",
-            "RELAXD_STORE_URL": "s3://relaxd/cluster",
-            "RELAXD_TOKEN": TOKEN,
-        }
 
 
 @dataclass
@@ -90,24 +60,6 @@ class Cluster:
         return url
 
 
-def wait(condition: object, seconds: float, what: str) -> None:
-    """Wait for a true condition; raises SystemExit after so long."""
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"not within {seconds:g} s: {what}")
-        time.sleep(0.2)
-
-
-def is_ready(url: str) -> bool:
-    """True if the API answers that it is ready."""
-    try:
-        return httpx.get(f"{url}/readyz", timeout=5).is_success
-    except httpx.TransportError:
-        return False
-
-
 def tell(podman: Podman, folder: Path) -> None:
     """Raises AssertionError or SystemExit at the first step that goes wrong."""
     cluster = Cluster(podman, folder)
@@ -133,18 +85,6 @@ def tell(podman: Podman, folder: Path) -> None:
     check_update(cluster, [first, second])
 
 
-def has_workers(client: Client) -> bool:
-    """True if some target has a live worker."""
-    return any(target["workers"] for target in client.targets())
-
-
-def build(client: Client, largest: int) -> Mapping[str, object]:
-    """The ended build of a small model whose dim is at most that."""
-    job = client.compile(add_and_divide().SerializeToString(), dims={"batch": (1, largest)})
-    job.wait(timeout=BUILD_S)
-    return job.build()
-
-
 def check_confined(podman: Podman, container: str) -> None:
     """A process of the container can write to its volumes alone."""
     seen = podman.run("exec", container, "python", "-c", CONFINED, "/data", "/tmp").split()
@@ -153,15 +93,12 @@ def check_confined(podman: Podman, container: str) -> None:
 
 def check_drain(cluster: Cluster, client: Client) -> None:
     """A worker pod that is asked to end while it builds ends its build first."""
-    job = client.compile(add_and_divide().SerializeToString(), dims={"batch": (1, 16)})
     with step("another build runs"):
-        wait(lambda: job.refresh().state != "queued", BUILD_S, "a running build")
+        job = submit_running(client, 16)
     ended = cluster.podman.stop(cluster.pods["worker-1"])
     with step(f"a worker pod that builds ended {ended.seconds:.0f} s after it was asked to, by 0"):
         assert ended.codes == (0,), ended
-        assert job.refresh().state == "succeeded", job.build()
-        attempts = [event for event in job.events() if event.type == "build.started"]
-        assert len(attempts) == 1, attempts
+        check_built_once(job)
 
 
 def check_once(cluster: Cluster, client: Client) -> None:
@@ -172,8 +109,7 @@ def check_once(cluster: Cluster, client: Client) -> None:
         (folder / path.name).write_text(path.read_text())
     (folder / "pools.toml").write_text(ONCE)
     (folder / "pools.yaml").write_text(render(read_description(folder / "pools.toml")))
-    content = add_and_divide().SerializeToString()
-    jobs = [client.compile(content, dims={"batch": (1, most)}) for most in (24, 32)]
+    jobs = [submit(client, most) for most in (24, 32)]
     cluster.start("ScaledJob", "relaxd-worker-x86", "once-1", folder)
     codes = cluster.podman.codes
     wait(lambda: None not in codes("once-1").values(), BUILD_S, "the end of a worker of one build")
@@ -187,33 +123,13 @@ def check_update(cluster: Cluster, urls: list[str]) -> None:
     """One API pod after the other is replaced as the Deployment's strategy says, a new one first,
     while clients ask without pause.
     """
-    answers: Counter[str] = Counter()
-    stop = threading.Event()
-    clients = [threading.Thread(target=ask, args=(urls, answers, stop, n)) for n in range(4)]
-    for thread in clients:
-        thread.start()
     seconds = []
-    for number, old in enumerate(("api-1", "api-2")):
-        urls[number] = cluster.start_api(f"api-{number + 3}")
-        ended = cluster.podman.stop(cluster.pods[old])
-        assert set(ended.codes) == {0}, ended
-        seconds.append(round(ended.seconds, 1))
-    stop.set()
-    for thread in clients:
-        thread.join()
+    with load(urls, [None] * 4) as answers:
+        for number, old in enumerate(("api-1", "api-2")):
+            urls[number] = cluster.start_api(f"api-{number + 3}")
+            ended = cluster.podman.stop(cluster.pods[old])
+            assert set(ended.codes) == {0}, ended
+            seconds.append(round(ended.seconds, 1))
     with step(f"both API pods replaced, ends took {seconds} s: answers {dict(answers)}"):
-        assert set(answers) == {"200"}
+        assert set(answers) == {"200"}, answers
         assert answers["200"] > 100
-
-
-def ask(urls: list[str], answers: Counter[str], stop: threading.Event, number: int) -> None:
-    """Ask the API pods in turn, as through a Service that knows which are ready."""
-    with httpx.Client(timeout=30, headers={"Authorization": f"Bearer {TOKEN}"}) as http:
-        while not stop.wait(0.05):
-            number += 1
-            try:
-                answer = http.get(f"{urls[number % len(urls)]}/v1/jobs")
-            except httpx.TransportError as error:
-                answers[type(error).__name__] += 1
-            else:
-                answers[str(answer.status_code)] += 1
