@@ -156,8 +156,15 @@ def _flags_of(target: Target) -> tuple[str, ...]:
     if target.platform.bare:
         return (board_of(target).processor(target), "-fno-pic", "-O2")
     if target.platform.object_format is not ObjectFormat.WASM:
-        return ("-DRD_LIBC", "-Os", *(("-fno-plt",) if target.arch == "x86_64" else ()))
+        return ("-DRD_LIBC", "-Os", *_processor_flags(target))
     return ("-DRD_GROWS", "-O2", "-mcpu=" + "".join(("generic", *_wasm_features(target))))
+
+
+def _processor_flags(target: Target) -> tuple[str, ...]:
+    if target.arch == "armv7l":
+        # lld gives an archive for ARM the attributes of its first object, the driver.
+        return ("-mcpu=baseline" + "".join(target.features),)
+    return ("-fno-plt",) if target.arch == "x86_64" else ()
 
 
 def _wasm_features(target: Target) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from compiler import compile_model, targets
 from compiler.targets import ObjectFormat, Target
 from compiler.toolchain import zig
+from tests.support.binaries import expected_traits, traits
 from tests.support.models.kernel_kinds import DIMS, kernel_kinds
 from tests.support.servers import missing
 
@@ -57,6 +58,7 @@ def test_code_keeps_to_the_description(target: Target, tmp_path: Path) -> None:
         kernel_kinds(), output=tmp_path / "out", target=target.name, dims=DIMS, options=options
     )
     library = tmp_path / "out" / manifest.library
+    assert target.platform.bare or traits(library, target) == expected_traits(target)
     code, abi = _disassemble(library, target), target.platform.abi
     assert len(code) > 5000
     assert _reserved(code, abi.reserved) == []
