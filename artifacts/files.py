@@ -13,6 +13,8 @@ from typing import BinaryIO
 from artifacts.errors import StorageFailed, StoreFull
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+AHEAD = 32 << 20
+"""Bytes of a file that is written which the disk may lack: a tenth of a second of it."""
 MAKE_ROOM = "make room: `relaxd gc` removes what is no longer needed"
 
 
@@ -67,6 +69,16 @@ def _create_locked(folder: Path) -> BinaryIO:
 
 def _open_read_only(path: str, flags: int) -> int:
     return os.open(path, flags, 0o444)
+
+
+def keep_pace(file: BinaryIO, before: int, size: int) -> None:
+    """Bring what a large file has to the disk, each time that it has grown by AHEAD since `before`
+    bytes: whoever makes a small file durable waits for what others have not.
+    """
+    if before // AHEAD != size // AHEAD:
+        with storage_errors(f"cannot write {Path(file.name).parent}"):
+            file.flush()
+            os.fdatasync(file.fileno())
 
 
 def commit(file: BinaryIO, destination: Path) -> None:

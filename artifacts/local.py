@@ -19,7 +19,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from artifacts.errors import BlobNotFound, DigestMismatch
-from artifacts.files import commit, ensure_folder, storage_errors, sweep, temporary
+from artifacts.files import (
+    commit,
+    ensure_folder,
+    keep_pace,
+    storage_errors,
+    sweep,
+    temporary,
+)
 from artifacts.parallel import call_many
 from artifacts.reading import VerifyingReader
 from artifacts.store import CHUNK, FRESH_S, Blob, Listed, ListedBlob, Record, hex_of
@@ -62,6 +69,7 @@ class LocalStore(VerifyingReader):
                 size += len(chunk)
                 with storage_errors(f"cannot write to {self._tmp}"):
                     file.write(chunk)
+                keep_pace(file, size - len(chunk), size)
             digest = f"sha256:{content.hexdigest()}"
             if expected not in (None, digest):
                 raise DigestMismatch(str(expected), digest)

@@ -16,11 +16,11 @@ from typing import BinaryIO
 from starlette.requests import ClientDisconnect
 
 from artifacts.errors import DigestMismatch, StorageFailed
-from artifacts.files import check_room, storage_errors
+from artifacts.files import check_room, keep_pace, storage_errors
 from artifacts.store import CHUNK, Blob, BlobStore, put_file
 from relaxd.contract.canonical import digest_of
 from service.api.oci_errors import Code, RegistryError
-from service.api.tenant_threads import run_in_thread
+from service.api.tenant_threads import run_in_thread, width_for
 from service.identity import DEFAULT
 from service.usecases.store.holdings import draw_on
 from service.usecases.store.reserving import Reservation, Uploads
@@ -178,7 +178,8 @@ class Sessions:
             await run_in_thread(self._expect, start, length, reserved)
 
         async def write() -> None:
-            await run_in_thread(self._write, file, bytes(pending), size, reserved)
+            data = bytes(pending)
+            await run_in_thread(self._write, file, data, size, reserved, width=width_for(size))
             pending.clear()
 
         try:
@@ -217,6 +218,7 @@ class Sessions:
             reserved.cover(size)
             check_room(self._folder, len(data), self._bounds.reserve)
             _write_all(file, data)
+            keep_pace(file, size - len(data), size)
 
     def store(
         self, identifier: str, blobs: BlobStore, digest: str, started: Started | None = None

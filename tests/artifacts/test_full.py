@@ -84,9 +84,10 @@ def outcome(use: Callable[[], object]) -> type[StorageFailed] | None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-@pytest.mark.parametrize("call", ["fsync", "rename", "open", "utime", "mkdir"])
+@pytest.mark.parametrize("call", ["fsync", "fdatasync", "rename", "open", "utime", "mkdir"])
 def test_any_call_may_fail(tmp_path, monkeypatch, call, code):
     """The first such call of a put fails, then the second, and so on."""
+    monkeypatch.setattr("artifacts.files.AHEAD", 4)
     store = LocalStore(tmp_path)
     real, data = getattr(os, call), b"content"
     for allowed in range(6):

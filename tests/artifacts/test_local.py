@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from artifacts.errors import StoreFull
-from artifacts.files import sweep, temporary
+from artifacts.files import AHEAD, sweep, temporary
 from artifacts.local import LocalStore
 from relaxd.contract.canonical import digest_of
 
@@ -118,3 +118,21 @@ def test_a_full_disk_is_a_typed_error_and_leaves_no_trace(tmp_path, monkeypatch)
         store.put(b"content")
     assert not store.has(digest_of(b"content"))
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_large_file_goes_to_the_disk_as_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, real = list[int](), os.fdatasync
+
+    def note(descriptor: int) -> None:
+        sizes.append(os.fstat(descriptor).st_size)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", note)
+    store = LocalStore(tmp_path)
+    store.put(b"x" * 100)
+    assert sizes == []
+    pieces = [b"x" * (AHEAD // 2)] * 5
+    assert store.put(iter(pieces)).size == 5 * (AHEAD // 2)
+    assert sizes == [AHEAD, 2 * AHEAD]
