@@ -14,6 +14,7 @@ from compiler.ir.ops.math.scan import around
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.pointwise import programs
 from compiler.ir.ops.shape import layout
+from compiler.ir.ops.shape.axes import normalize_axes
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
@@ -165,11 +166,11 @@ def dft(
     onesided: of a real signal only the first half; with `inverse`, from such a half to the real
     signal.
     """
-    rank = len(x.shape)
+    (position,) = normalize_axes(b, [axis], len(x.shape))
     if length is not None:
         b.require(ex.greater_equal(length, 1), "DFT: dft_length must be positive")
     work = "float32" if x.dtype in programs.HALF_PRECISION else x.dtype
-    outer, count, inner = around(b, x.shape[:-1], _signal_axis(b, axis, rank))
+    outer, count, inner = around(b, x.shape[:-1], position)
     view = layout.reshape(b, ew.cast(b, x, work), [outer, count, inner, x.shape[-1]])
     moved = layout.transpose(b, view, [0, 2, 1, 3])
     real, imaginary = part(b, moved, False), part(b, moved, True)
@@ -184,20 +185,12 @@ def dft(
         bins = b.facts.simplify(ex.add(ex.floordiv(size, 2), 1)) if onesided else size
         result = join_parts(b, *transform(b, (real, imaginary), size, bins, inverse))
     back = layout.transpose(b, result, [0, 2, 1, 3])
-    return ew.cast(b, layout.reshape(b, back, _restored(b, x.shape, axis, back.shape)), x.dtype)
-
-
-def _signal_axis(b: Builder, axis: Extent, rank: int) -> Extent:
-    """The axis counted from the front; the last one, of real and imaginary parts, is not a
-    signal's.
-    """
-    return b.facts.simplify(ex.select(ex.less(axis, 0), ex.add(axis, rank), axis))
+    return ew.cast(b, layout.reshape(b, back, _restored(b, x.shape, position, back.shape)), x.dtype)
 
 
 def _restored(
-    b: Builder, shape: tuple[Extent, ...], axis: Extent, view: tuple[Extent, ...]
+    b: Builder, shape: tuple[Extent, ...], position: Extent, view: tuple[Extent, ...]
 ) -> tuple[Extent, ...]:
-    position = _signal_axis(b, axis, len(shape))
     others = [
         ex.select(ex.equal(d, position), view[1], extent) for d, extent in enumerate(shape[:-1])
     ]

@@ -10,6 +10,7 @@ from compiler.ir.graph.builder import Builder
 from compiler.ir.graph.values import Value
 from compiler.ir.ops.pointwise import elementwise as ew
 from compiler.ir.ops.shape import layout
+from compiler.ir.ops.shape.axes import normalize_axes
 from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
@@ -18,15 +19,18 @@ def around(b: Builder, shape: Sequence[Extent], axis: Extent) -> tuple[Extent, E
     """The product of the extents before an axis, its own, and that of those after it; a run-time
     axis is checked.
     """
-    rank = len(shape)
-    b.require(
-        ex.both(ex.greater_equal(axis, -rank), ex.less(axis, rank)),
-        f"axis {axis} is out of range for rank {rank}",
-    )
-    position = b.facts.simplify(ex.select(ex.less(axis, 0), ex.add(axis, rank), axis))
-    before = ex.prod(ex.select(ex.less(d, position), extent, 1) for d, extent in enumerate(shape))
-    own = ex.prod(ex.select(ex.equal(d, position), extent, 1) for d, extent in enumerate(shape))
-    after = ex.prod(ex.select(ex.greater(d, position), extent, 1) for d, extent in enumerate(shape))
+    (position,) = normalize_axes(b, [axis], len(shape))
+    parts = [
+        (ex.prod(shape[:d]), extent, ex.prod(shape[d + 1 :])) for d, extent in enumerate(shape)
+    ]
+    before, own, after = parts[-1]
+    for d, part in enumerate(parts[:-1]):
+        # Of positions one holds, so that each product is a choice of its own and none of choices.
+        is_here = ex.equal(d, position)
+        before, own, after = (
+            ex.select(is_here, here, other)
+            for here, other in zip(part, (before, own, after), strict=True)
+        )
     first, middle, last = b.extents([before, own, after], "around")
     return first, middle, last
 
