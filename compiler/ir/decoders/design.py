@@ -11,6 +11,9 @@ from compiler.ir.decoders.quantized import Array, Quantized
 MOST_ANGLES = 1 << 26
 """Of a table of rotations."""
 
+MOST_LAYERS = 1000
+"""What a file of settings may state: each costs memory before the first tensor is read."""
+
 
 class Part(StrEnum):
     """Tensors of a decoder: of the whole, or of each layer."""

@@ -4,7 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from compiler.ir.decoders.design import MOST_ANGLES, Activation, Design, Layer, Part, Rotation
+from compiler.ir.decoders.design import (
+    MOST_ANGLES,
+    MOST_LAYERS,
+    Activation,
+    Design,
+    Layer,
+    Part,
+    Rotation,
+)
 from compiler.ir.folder.config import Config, unsupported_error, unusable
 from compiler.ir.folder.rotations import rotation_of
 
@@ -204,9 +212,8 @@ ARCHITECTURES = {
 
 def design_of(config: Config, architecture: Architecture) -> Design:
     """The decoder; raises LoadError where the settings contradict themselves."""
-    count, width, heads = (
-        config.count(name) for name in ("num_hidden_layers", "hidden_size", "num_attention_heads")
-    )
+    count = config.count("num_hidden_layers", most=MOST_LAYERS)
+    width, heads = config.count("hidden_size"), config.count("num_attention_heads")
     groups, longest = (
         config.count("num_key_value_heads", heads),
         config.count("max_position_embeddings"),

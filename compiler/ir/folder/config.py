@@ -8,7 +8,7 @@ from compiler.errors import LoadError
 from compiler.ir.decoders.quantized import Array
 
 _MOST_BYTES = 16 << 20
-_MOST = 1 << 24
+_MOST = (1 << 24) - 1
 _EXPORT = "export the model to ONNX, as with onnxruntime-genai's builder"
 
 
@@ -40,10 +40,10 @@ class Config:
         value = self.settings.get(name)
         return default if value is None else value
 
-    def count(self, name: str, default: int | None = None) -> int:
-        """A whole number above 0."""
+    def count(self, name: str, default: int | None = None, most: int = _MOST) -> int:
+        """A whole number from 1 to `most`."""
         value = self.get(name, default)
-        if type(value) is not int or not 0 < value < _MOST:
+        if type(value) is not int or not 0 < value <= most:
             raise unusable(f"config.json states no usable {name}")
         return value
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from compiler.ir.decoders.design import (
     MOST_ANGLES,
+    MOST_LAYERS,
     Activation,
     Design,
     Layer,
@@ -196,9 +197,9 @@ def design_of(
     for name, values in neutral.items():
         if metadata.get(name) not in (None, *values):
             raise unsupported_error(f"decoders with {name}")
-    count, width, heads, longest = map(
-        metadata.count,
-        ("block_count", "embedding_length", "attention.head_count", "context_length"),
+    count = metadata.count("block_count", most=MOST_LAYERS)
+    width, heads, longest = map(
+        metadata.count, ("embedding_length", "attention.head_count", "context_length")
     )
     groups = metadata.count("attention.head_count_kv", heads)
     size = metadata.count("attention.key_length", width // heads or None)

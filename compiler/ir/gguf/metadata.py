@@ -5,7 +5,7 @@ from typing import Any
 
 from compiler.errors import LoadError
 
-_MOST = 1 << 24
+_MOST = (1 << 24) - 1
 _LEAST, _GREATEST = 1e-30, 1e30
 
 
@@ -22,10 +22,10 @@ class Metadata:
         """A setting of any type."""
         return self._entries.get(f"{self.kind}.{name}", default)
 
-    def count(self, name: str, default: int | None = None) -> int:
-        """A whole number above 0."""
+    def count(self, name: str, default: int | None = None, most: int = _MOST) -> int:
+        """A whole number from 1 to `most`."""
         value = self.get(name, default)
-        if type(value) is not int or not 0 < value < _MOST:
+        if type(value) is not int or not 0 < value <= most:
             raise self.unusable(name)
         return value
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from compiler.errors import LoadError
-from compiler.ir.decoders.design import MOST_ANGLES
+from compiler.ir.decoders.design import MOST_ANGLES, MOST_LAYERS
 from compiler.ir.encoders.design import Activation, Design, Head, Layer, Part, Pool, Text
 from compiler.ir.folder.config import Config, unsupported_error, unusable
 from compiler.ir.folder.encoders import names
@@ -27,7 +27,6 @@ _ACTIVATIONS = {
     "tanh": Activation.TANH,
 }
 _FULL, _SLIDING = "full_attention", "sliding_attention"
-_MOST_LAYERS = 1000
 Described: TypeAlias = tuple[Text, Design]
 
 
@@ -65,14 +64,6 @@ def _unsupported(config: Config, what: str) -> LoadError:
     return unsupported_error(what, export_hint(config))
 
 
-def _layer_count(config: Config, name: str = "num_hidden_layers") -> int:
-    """The number of layers."""
-    count = config.count(name)
-    if count > _MOST_LAYERS:
-        raise unusable(f"config.json states no usable {name}")
-    return count
-
-
 def _head_size(width: int, heads: int) -> int:
     """The numbers of a head; raises LoadError where heads do not share the width evenly."""
     if width % heads:
@@ -88,7 +79,7 @@ def _bert(config: Config) -> Described:
     width, heads = config.count("hidden_size"), config.count("num_attention_heads")
     longest = config.count("max_position_embeddings")
     design = Design(
-        layers=(Layer(),) * _layer_count(config),
+        layers=(Layer(),) * config.count("num_hidden_layers", most=MOST_LAYERS),
         width=width,
         heads=heads,
         size=_head_size(width, heads),
@@ -145,7 +136,7 @@ def _modernbert(config: Config) -> Described:
         raise _unsupported(config, f"{longest} rotated positions of {size} numbers")
     if config.get("rope_scaling") is not None:
         raise _unsupported(config, "encoders with rope_scaling")
-    count = _layer_count(config)
+    count = config.count("num_hidden_layers", most=MOST_LAYERS)
     every = config.count("global_attn_every_n_layers", 3)
     kinds = config.each("layer_types", count) or [
         _SLIDING if i % every else _FULL for i in range(count)
