@@ -16,6 +16,7 @@ from compiler.ir.shapes import extents as ex
 from compiler.ir.shapes.extents import Extent
 
 ENDLESS = 1 << 62
+"""The trip count of a loop that its condition alone ends."""
 ALIASED = "a tensor that a loop changes in place is read after it under another name"
 
 
