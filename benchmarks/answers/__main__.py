@@ -1,13 +1,15 @@
-"""`python -m benchmarks.answers reference|prefix|speculation|clients`: greedy answers beside those
-of the same weights in torch, the time to the first token behind a shared beginning, the pace with
-draft tokens, and an endpoint under 64 clients.
+"""`python -m benchmarks.answers PART`.
+
+Parts are reference: greedy answers beside those of the same weights in torch; prefix: the time to
+the first token behind a shared beginning; speculation: the pace with draft tokens; clients: an
+endpoint under 64 clients; servers: an endpoint beside llama.cpp's.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.answers import clients, prefix, speculation
+from benchmarks.answers import clients, prefix, servers, speculation
 
 
 def main() -> int:
@@ -64,6 +66,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     part.add_argument("--threads", type=int, default=1)
     part.set_defaults(run=clients.run)
+    part = parts.add_parser("servers", help="first and further tokens beside llama.cpp's server")
+    part.add_argument("bundle", type=Path)
+    part.add_argument("model", type=Path, help="the GGUF file that it was compiled of")
+    part.add_argument("--server", type=Path, required=True, help="llama.cpp's llama-server")
+    part.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32], help="at once")
+    part.add_argument("--seconds", type=float, default=60, help="of each round")
+    part.add_argument("--rounds", type=int, default=3)
+    part.add_argument("--threads", type=int, default=2)
+    part.set_defaults(run=servers.run)
     return parser
 
 

@@ -34,7 +34,7 @@ _ESCAPED = 6
 _PER_TOKEN = 8
 """Bytes of JSON, or values, for a token."""
 _VALUES = 1 << 16
-_OPEN = frozenset({"/healthz"})
+_OPEN = frozenset({"/health", "/healthz"})
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Door:
         return JSONResponse({"object": "list", "data": data})
 
     async def health(self, request: Request) -> Response:
-        """GET /healthz."""
+        """GET /health, as vLLM has it, and /healthz."""
         return JSONResponse({"status": "ok"})
 
 
@@ -118,7 +118,7 @@ def make_app(door: Door, routes: Sequence[Route], access: Access) -> Starlette:
         routes=[
             *routes,
             Route("/v1/models", door.models),
-            Route("/healthz", door.health),
+            *(Route(path, door.health) for path in sorted(_OPEN)),
         ],
         middleware=[
             Middleware(Framing, respond=respond),

@@ -105,7 +105,7 @@ def test_a_key(engine: Engine) -> None:
             assert (refused.status_code, code_of(refused)) == (401, "invalid_api_key")
             assert refused.headers["WWW-Authenticate"].startswith("Bearer")
         assert plain_http.get(f"{url}/metrics").status_code == 401
-        assert plain_http.get(f"{url}/healthz").status_code == 200
+        assert plain_http.get(f"{url}/health").status_code == 200
         key = {"Authorization": "Bearer s3cret"}
         # A page whose name was rebound has no key.
         answer = post(url, ASKED, Host="llm.example", **key)

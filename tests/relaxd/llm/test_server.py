@@ -273,7 +273,8 @@ def test_the_model_and_what_is_measured(client: "openai.OpenAI", address: str) -
     shown = plain_http.get(f"{address}/metrics").text
     for name in ("first_token_seconds_count", "between_tokens_seconds_count", "tokens_total"):
         assert f"relaxd_llm_{name}" in shown
-    assert plain_http.get(f"{address}/healthz").json() == {"status": "ok"}
+    for path in ("/health", "/healthz"):
+        assert plain_http.get(f"{address}{path}").json() == {"status": "ok"}
 
 
 def test_drafts_are_counted_and_change_nothing(client: "openai.OpenAI", address: str) -> None:
