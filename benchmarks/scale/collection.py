@@ -9,10 +9,13 @@ import argparse
 import json
 import multiprocessing
 import os
+import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,11 +48,13 @@ SERVER = {
     "effective_cache_size": "8GB",
     "work_mem": "64MB",
     "maintenance_work_mem": "1GB",
-    "max_wal_size": "16GB",
+    "max_wal_size": "4GB",
     "wal_level": "minimal",
     "max_wal_senders": "0",
 }
 """PostgreSQL as one would set it up on a machine of its own with 16 GB; fsync is off."""
+FILLING = 2
+"""Tables that are filled at once."""
 RETENTION_DAYS = 30
 JOBS_A_COMPILE = 10
 UPLOAD_S = 0.1
@@ -68,82 +73,109 @@ def _digest(kind: str, number: str = "c") -> str:
     return f"'sha256:' || encode(sha256(('{kind} ' || {number})::bytea), 'hex')"
 
 
-def _statements(count: int) -> Iterator[str]:
-    """Fill the tables: `n` is a job, `c` the compile whose result it has."""
+def _inserts(count: int, now: float) -> dict[str, list[str]]:
+    """By table, what fills it: `n` is a job, `c` the compile whose result it has."""
     days, compiles = RETENTION_DAYS + 1, count // JOBS_A_COMPILE
-    compile_of = f"n / {JOBS_A_COMPILE}"
-    age = f"({days}.0 * {DAY_S} * (1 - n::float / {count}))"
-    ended = f"extract(epoch FROM now()) - {age}"
+    compile_of, job = f"n / {JOBS_A_COMPILE}", "md5('job ' || n)"
+    began, step = f"{now - days * DAY_S}::float", days * DAY_S / count
+    ended = f"{began} + n * {step}::float"
+    touched = f"{began} + c * {JOBS_A_COMPILE * step}::float"
     each = f"generate_series(0, {count} - 1) n"
     every = f"generate_series(0, {compiles} - 1) c"
-    touched = ended.replace("n::float", f"(c * {JOBS_A_COMPILE})::float")
-    yield (
-        "INSERT INTO jobs (id, kind, state, model, request, fingerprint, created_at, finished_at, "
-        f"last_seq, index_digest) SELECT md5('job ' || n), 'compile', 'succeeded', "
-        f"{_digest('model', compile_of)}, '{{}}', 'f', {ended}, {ended}, 1, "
-        f"{_digest('index', compile_of)} FROM {each}"
-    )
-    yield (
-        "INSERT INTO builds (id, job_id, position, target, capability, state, action_key, "
-        "artifact, created_at, finished_at, rung_at) SELECT md5('job ' || n) || '-0', "
-        "md5('job ' || n), 0, 'x86-64-v3', 'x86-64-v3', 'succeeded', "
-        f"{_digest('key', compile_of)}, jsonb_build_object('digest', "
-        f"{_digest('bundle', compile_of)}, 'ref', '', 'size', 1), {ended}, {ended}, 0 FROM {each}"
-    )
-    yield (
-        "INSERT INTO events (job_id, seq, time, type, data) "
-        f"SELECT md5('job ' || n), 1, {ended}, 'job.queued', '{{}}' FROM {each}"
-    )
-    for kind in KINDS:
-        yield (
-            "INSERT INTO blobs (digest, size, touched_at, is_read) "
+    return {
+        "jobs": [
+            "(id, kind, state, model, request, fingerprint, created_at, finished_at, last_seq, "
+            f"index_digest) SELECT {job}, 'compile', 'succeeded', {_digest('model', compile_of)}, "
+            f"'{{}}', 'f', {ended}, {ended}, 1, {_digest('index', compile_of)} FROM {each}"
+        ],
+        "builds": [
+            "(id, job_id, position, target, capability, state, action_key, artifact, created_at, "
+            f"finished_at, rung_at) SELECT {job} || '-0', {job}, 0, 'x86-64-v3', 'x86-64-v3', "
+            f"'succeeded', {_digest('key', compile_of)}, jsonb_build_object('digest', "
+            f"{_digest('bundle', compile_of)}, 'ref', '', 'size', 1), {ended}, {ended}, 0 "
+            f"FROM {each}"
+        ],
+        "events": [
+            "(job_id, seq, time, type, data) "
+            f"SELECT {job}, 1, {ended}, 'job.queued', '{{}}' FROM {each}"
+        ],
+        "blobs": [
+            "(digest, size, touched_at, is_read) "
             f"SELECT {_digest(kind)}, 1000, {touched}, true FROM {every}"
-        )
-    yield (
-        "INSERT INTO holdings (tenant, digest, size, held_at) "
-        "SELECT 'default', digest, size, touched_at FROM blobs"
-    )
-    for parent, child, is_referrer in PARTS:
-        yield (
-            "INSERT INTO edges (parent, child, is_referrer) "
+            for kind in KINDS
+        ],
+        "holdings": [
+            "(tenant, digest, size, held_at) "
+            f"SELECT 'default', {_digest(kind)}, 1000, {touched} FROM {every}"
+            for kind in KINDS
+        ],
+        "edges": [
+            "(parent, child, is_referrer) "
             f"SELECT {_digest(parent)}, {_digest(child)}, {is_referrer} FROM {every}"
-        )
-    yield (
-        "INSERT INTO records (kind, name, digest, written_at) "
-        f"SELECT 'action', {_digest('key')}, {_digest('bundle')}, {touched} FROM {every}"
-    )
-    yield "UPDATE chores SET ran_at = extract(epoch FROM now()) WHERE name = 'gc-audit'"
+            for parent, child, is_referrer in PARTS
+        ],
+        "records": [
+            "(kind, name, digest, written_at) "
+            f"SELECT 'action', {_digest('key')}, {_digest('bundle')}, {touched} FROM {every}"
+        ],
+    }
 
 
 def fill(url: str, count: int) -> None:
-    """Write that many jobs and what belongs to them, without indexes, which are made of it then."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        again = _drop_indexes(connection)
-        for statement in (*_statements(count), *again, "VACUUM ANALYZE"):
-            connection.execute(statement)
-
-
-def _drop_indexes(connection: psycopg.Connection[Any]) -> list[str]:
-    """Drop indexes and constraints of the tables that are filled; the statements that make them
-    again, the foreign keys last.
+    """Write that many jobs and what belongs to them, a table a thread, without indexes, which are
+    made of it then.
     """
-    names = list(FILLED)
+    with psycopg.connect(url, autocommit=True) as connection:
+        indexes, keys = _drop_indexes(connection)
+        now = time.time()
+        tables = _inserts(count, now)
+        with ThreadPoolExecutor(FILLING) as threads:
+            done = [
+                threads.submit(_fill_table, url, table, inserts, indexes[table])
+                for table, inserts in tables.items()
+            ]
+        for table in done:
+            table.result()
+        for key in keys:
+            connection.execute(key)
+        audited = "UPDATE chores SET ran_at = %s WHERE name = 'gc-audit'"
+        connection.execute(audited, (now,))
+
+
+def _fill_table(url: str, table: str, inserts: list[str], indexes: list[str]) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        # What is written to a table that the transaction has emptied takes no place in the log.
+        with connection.transaction():
+            connection.execute(f"TRUNCATE {table}")
+            for rows in inserts:
+                connection.execute(f"INSERT INTO {table} {rows}")
+            for index in indexes:
+                connection.execute(index)
+        connection.execute(f"VACUUM ANALYZE {table}")
+
+
+def _drop_indexes(connection: psycopg.Connection[Any]) -> tuple[dict[str, list[str]], list[str]]:
+    """Drop indexes and constraints of the tables that are filled; the statements that make them
+    again, by table, and those of the foreign keys.
+    """
+    again: dict[str, list[str]] = defaultdict(list)
     constraints = connection.execute(
-        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint "
-        "WHERE conrelid::regclass::text = ANY(%s) AND contype IN ('p', 'u', 'f') "
-        "ORDER BY contype = 'f'",
-        (names,),
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid), contype = 'f' "
+        "FROM pg_constraint WHERE conrelid::regclass::text = ANY(%s) "
+        "AND contype IN ('p', 'u', 'f') ORDER BY contype = 'f'",
+        (list(FILLED),),
     ).fetchall()
-    for table, name, _ in reversed(constraints):
+    for table, name, _, _ in reversed(constraints):
         connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
-    query = "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = ANY(%s)"
-    indexes = connection.execute(query, (names,)).fetchall()
-    for name, _ in indexes:
+    query = "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE tablename = ANY(%s)"
+    for table, name, definition in connection.execute(query, (list(FILLED),)).fetchall():
         connection.execute(f"DROP INDEX {name}")
-    added = [
-        f"ALTER TABLE {table} ADD CONSTRAINT {name} {what}" for table, name, what in constraints
-    ]
-    return [*(definition for _, definition in indexes), *added]
+        again[table].append(definition)
+    keys: list[str] = []
+    for table, name, what, is_foreign in constraints:
+        added = f"ALTER TABLE {table} ADD CONSTRAINT {name} {what}"
+        (keys if is_foreign else again[table]).append(added)
+    return again, keys
 
 
 class Stub:
@@ -235,22 +267,29 @@ def _count(core: Core, *tables: Any) -> dict[str, int]:
         return {name: tx.connection.execute(q).scalar_one() for name, q in counted.items()}
 
 
-def _time_steps(seconds: dict[str, float]) -> None:
-    """Have the steps of collections add their seconds."""
-    steps = ((expiring, "expire_jobs"), (catalog, "read_new"), (marking, "mark"))
-    for module, name in (*steps, (sweeping, "_look_again"), (sweeping, "work")):
-        setattr(module, name, _timed(getattr(module, name), name.strip("_"), seconds))
+def _time_steps(steps: dict[str, dict[str, float]]) -> None:
+    """Have the steps of collections note their seconds, and the processor time of all."""
+    timed = ((expiring, "expire_jobs"), (catalog, "read_new"), (marking, "mark"))
+    for module, name in (*timed, (sweeping, "_look_again"), (sweeping, "work")):
+        setattr(module, name, _timed(getattr(module, name), name.strip("_"), steps))
 
 
-def _timed(call: Callable[..., Any], name: str, seconds: dict[str, float]) -> Callable[..., Any]:
+def _timed(
+    call: Callable[..., Any], name: str, steps: dict[str, dict[str, float]]
+) -> Callable[..., Any]:
     def timed(*arguments: Any, **options: Any) -> Any:
-        began = time.monotonic()
+        began, used = time.monotonic(), _processor_seconds()
         try:
             return call(*arguments, **options)
         finally:
-            seconds[name] = round(time.monotonic() - began, 1)
+            steps[name] = {"seconds": round(time.monotonic() - began, 1)} | _used_since(used)
+            print(name, steps[name], file=sys.stderr, flush=True)
 
     return timed
+
+
+def _used_since(before: dict[str, float]) -> dict[str, float]:
+    return {kind: round(seen - before[kind], 1) for kind, seen in _processor_seconds().items()}
 
 
 def _processor_seconds() -> dict[str, float]:
@@ -273,19 +312,20 @@ def _kill_in_the_middle(core: Core, helper: Any, marked: int) -> int:
         if count > marked / 3:
             helper.kill()
             return count
-        time.sleep(0.2)
+        time.sleep(1)
 
 
 def measure(url: str, folder: str, options: argparse.Namespace) -> dict[str, Any]:
     """Fill the tables and collect; every figure by name."""
-    core, seconds = connect(url, folder, options.request_ms), dict[str, float]()
+    core, steps = connect(url, folder, options.request_ms), dict[str, dict[str, float]]()
     upgrade(core.db)
     began = time.monotonic()
     fill(url, options.jobs)
     filled = round(time.monotonic() - began, 1)
+    print(f"filled in {filled} s", file=sys.stderr, flush=True)
     tables = (jobs, builds, blobs, edges, holdings)
     before = _count(core, *tables)
-    _time_steps(seconds)
+    _time_steps(steps)
     spawning = multiprocessing.get_context("spawn")
     arguments = (url, folder, options.request_ms)
     helper = spawning.Process(target=sweep_beside, args=arguments, daemon=True)
@@ -300,7 +340,7 @@ def measure(url: str, folder: str, options: argparse.Namespace) -> dict[str, Any
         began, used = time.monotonic(), _processor_seconds()
         done = collecting.run(core)
         took = round(time.monotonic() - began, 1)
-        worked = {kind: round(seen - used[kind], 1) for kind, seen in _processor_seconds().items()}
+        worked = _used_since(used)
     with core.reading() as tx:
         rows = set(
             tx.connection.scalars(select(blobs.c.digest).where(blobs.c.digest.in_(uploaded)))
@@ -308,8 +348,9 @@ def measure(url: str, folder: str, options: argparse.Namespace) -> dict[str, Any
     return {
         "fill_seconds": filled,
         "seconds": took,
-        "steps": seconds,
+        "steps": steps,
         "processor_seconds": worked,
+        "database_bytes": _database_bytes(url),
         "before": before,
         "after": _count(core, *tables),
         "removed_blobs": done.removed_blobs,
@@ -319,6 +360,13 @@ def measure(url: str, folder: str, options: argparse.Namespace) -> dict[str, Any
         "uploaded": len(uploaded),
         "uploaded_and_gone": len(set(uploaded) - rows),
     }
+
+
+def _database_bytes(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    assert row
+    return int(row[0])
 
 
 def _missing(core: Core) -> int:

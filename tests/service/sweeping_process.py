@@ -1,5 +1,5 @@
 """A process that helps to sweep, and is killed once it has removed some pages from the store,
-before it could note the last of them: `python -m tests.service.sweeping_process PAGES FEW`.
+before it could note the last of them: `python -m tests.service.sweeping_process PAGES MANY`.
 """
 
 import os
@@ -32,7 +32,7 @@ def main() -> None:
         return real(core, digests, before)
 
     chores.LEASE_S = 2.0
-    sweeping.PAGE, sweeping.FEW = 10, int(sys.argv[2])
+    sweeping.PAGE, sweeping.MANY = 10, int(sys.argv[2])
     holdings.release = release
     sweeping.help_sweep(core, lambda: None)
 

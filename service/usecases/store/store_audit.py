@@ -18,8 +18,6 @@ from service.usecases.store.marking import ACTION, TAG
 
 SHARDS = tuple(f"{number:02x}" for number in range(256))
 """The first two hexadecimal digits of digests."""
-ALL = ""
-"""The shard of all digests."""
 SETTLED_S = 600.0
 """A record that was written so shortly before an audit is read again by the next: stores tell times
 in whole seconds, by clocks of their own.
@@ -32,10 +30,11 @@ _JOB_TAG = re.compile(r"job-([0-9a-f]{16})")
 Beat = Callable[[], None]
 
 
-def in_shard(digest: ColumnElement[str], shard: str) -> ColumnElement[bool]:
-    """The condition on digests that begin with these two hexadecimal digits, or on all."""
-    after = f"{int(shard, 16) + 1:02x}" if shard not in (ALL, SHARDS[-1]) else "g"
-    return (digest >= f"sha256:{shard}") & (digest < f"sha256:{after}")
+def in_shard(digest: ColumnElement[str], first: str, last: str = "") -> ColumnElement[bool]:
+    """The condition on digests that begin with two hexadecimal digits: these, or up to `last`."""
+    end = int(last or first, 16) + 1
+    after = f"{end:02x}" if end < len(SHARDS) else "g"
+    return (digest >= f"sha256:{first}") & (digest < f"sha256:{after}")
 
 
 def is_due(core: Core) -> bool:

@@ -8,10 +8,10 @@ shard over goes on there.
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from sqlalchemy import ColumnElement, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, func, insert, select, update
 
 from artifacts.parallel import call_many
 from artifacts.store import BlobStore
@@ -21,14 +21,19 @@ from service.domain import Sweep
 from service.errors import ChoreTaken
 from service.usecases import chores
 from service.usecases.store import catalog, holdings, marking
-from service.usecases.store.store_audit import ALL, SHARDS, in_shard
+from service.usecases.store.store_audit import SHARDS, in_shard
 
 PAGE = 256
 """Blobs that are removed together."""
-FEW = 8 * PAGE
+MANY = 8 * PAGE
+"""Blobs that a shard has at the least: a short page takes as many requests after another as a long
+one.
+"""
 POLL_S = 0.2
 
 Beat = Callable[[], None]
+Shard = tuple[str, ...]
+"""Beginnings of digests, in order."""
 
 
 def current(core: Core) -> Sweep | None:
@@ -92,55 +97,90 @@ def work(core: Core, sweep: Sweep, beat: Beat, *, wait: bool) -> list[str]:
     this process has removed. Raises StorageFailed.
     """
     removed: list[str] = []
-    while shards := _shards(core, sweep):
+    while shards := _shards(core):
         random.shuffle(shards)
-        took = [_take(core, sweep, shard, beat, removed) for shard in shards]
-        if not any(took):
-            if not wait:
+        tried = [_take(core, sweep, shard, beat, removed) for shard in shards]
+        if not any(tried):
+            if not (wait and _is_any_next(core, sweep)):
                 break
             beat()
             time.sleep(POLL_S)
     return removed
 
 
-def _shards(core: Core, sweep: Sweep) -> list[str]:
-    """Those with blobs whose turn it is; of few blobs, one for all."""
-    query = select(func.substr(garbage.c.digest, 8, 2)).where(_is_next(sweep)).distinct()
+def _shards(core: Core) -> list[Shard]:
+    """Those with blobs that were not tried: the fewer are marked, the fewer shards there are."""
+    begun = select(func.substr(garbage.c.digest, 8, 2)).where(garbage.c.is_removed.is_(None))
     with core.reading() as tx:
-        shards = list(tx.connection.scalars(query))
+        prefixes = list(tx.connection.scalars(begun.distinct()))
         marked = tx.connection.execute(select(func.count()).select_from(garbage)).scalar_one()
-    return shards if marked > FEW else [ALL] * bool(shards)
+    width = len(SHARDS)
+    while width > 1 and marked * width >= 2 * MANY * len(SHARDS):
+        width //= 2
+    starts = {int(prefix, 16) // width * width for prefix in prefixes}
+    return [SHARDS[start : start + width] for start in starts]
 
 
-def _is_next(sweep: Sweep) -> ColumnElement[bool]:
-    """The condition on marked blobs that are to be removed now, by that sweep and no later one."""
-    parent, is_under_way = blobs.alias(), exists().where(sweeps.c.began_at == sweep.began_at)
-    is_referred_to = exists().where(
+def _is_referred_to() -> ColumnElement[bool]:
+    """The condition on marked blobs to which a blob refers that is not removed."""
+    parent = blobs.alias()
+    return exists().where(
         edges.c.child == garbage.c.digest, ~edges.c.is_referrer, parent.c.digest == edges.c.parent
     )
-    return garbage.c.is_removed.is_(None) & is_under_way & ~is_referred_to
 
 
-def _take(core: Core, sweep: Sweep, shard: str, beat: Beat, removed: list[str]) -> bool:
-    """Sweep the shard unless another process has it; whether it was ours."""
-    name = f"{chores.GC}-{shard or SHARDS[0]}"
+def _is_untried(sweep: Sweep) -> ColumnElement[bool]:
+    """The condition on marked blobs that this sweep, and no later one, has not tried."""
+    is_under_way = exists().where(sweeps.c.began_at == sweep.began_at)
+    return garbage.c.is_removed.is_(None) & is_under_way
+
+
+def _is_any_next(core: Core, sweep: Sweep) -> bool:
+    """True if there is a blob whose turn it is."""
+    is_next = exists().where(_is_untried(sweep), ~_is_referred_to())
+    with core.reading() as tx:
+        return bool(tx.connection.execute(select(is_next)).scalar_one())
+
+
+def _take(core: Core, sweep: Sweep, shard: Shard, beat: Beat, removed: list[str]) -> int:
+    """Sweep the shard once unless another process has it; how many blobs were tried."""
+    name, tried = f"{chores.GC}-{shard[0]}", 0
     try:
         with chores.turn(core, name) as turn:
-            while page := _page(core, sweep, shard):
+            for page in _pages(core, sweep, shard):
                 beat()
                 turn.renew()
                 removed += _remove(core, sweep, page)
+                tried += len(page)
     except ChoreTaken as error:
         if error.name != name:
             raise
-        return False
-    return True
+    return tried
 
 
-def _page(core: Core, sweep: Sweep, shard: str) -> list[str]:
-    query = select(garbage.c.digest).where(in_shard(garbage.c.digest, shard), _is_next(sweep))
+def _pages(core: Core, sweep: Sweep, shard: Shard) -> Iterator[list[str]]:
+    """The shard's blobs whose turn it is, each looked at once."""
+    last, page = "", list[str]()
+    while rows := _look_up(core, sweep, shard, last):
+        for last, is_referred_to in rows:
+            if is_referred_to:
+                continue
+            page.append(last)
+            if len(page) == PAGE:
+                yield page
+                page = []
+    if page:
+        yield page
+
+
+def _look_up(core: Core, sweep: Sweep, shard: Shard, after: str) -> Sequence[Row[str, bool]]:
+    """Some of the shard's blobs that were not tried, in order, and whether others refer to them.
+    A query for those that none refers to would look at all that come before on each page.
+    """
+    of_shard = in_shard(garbage.c.digest, shard[0], shard[-1]) & (garbage.c.digest > after)
+    query = select(garbage.c.digest, _is_referred_to()).where(of_shard, _is_untried(sweep))
     with core.reading() as tx:
-        return list(tx.connection.scalars(query.order_by(garbage.c.digest).limit(PAGE)))
+        return tx.connection.execute(query.order_by(garbage.c.digest).limit(PAGE)).all()
 
 
 def _remove(core: Core, sweep: Sweep, page: list[str]) -> list[str]:

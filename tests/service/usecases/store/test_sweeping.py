@@ -68,7 +68,7 @@ def mark(core):
 def start(core, pages):
     environment = {**os.environ, **core.settings.environment(), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.service.sweeping_process", str(pages), str(sweeping.FEW)],
+        [sys.executable, "-m", "tests.service.sweeping_process", str(pages), str(sweeping.MANY)],
         env=environment,
     )
 
@@ -121,7 +121,7 @@ def test_another_worker_goes_on_where_one_was_killed(core, monkeypatch):
 
 
 def test_two_processes_share_the_shards(core, monkeypatch):
-    monkeypatch.setattr(sweeping, "FEW", 0)
+    monkeypatch.setattr(sweeping, "MANY", 0)
     for number in range(LOST // 2):
         push(core, f"lost {number}")
     age(core)
@@ -134,6 +134,42 @@ def test_two_processes_share_the_shards(core, monkeypatch):
     assert other.wait(120) == 0
     assert done.removed_blobs == len(set(done.removed)) == marked
     assert list(core.store.blobs.listing()) == []
+
+
+def test_pages_are_full_where_few_blobs_are_marked(core, monkeypatch):
+    for number in range(LOST):
+        push(core, f"lost {number}")
+    age(core)
+    mark(core)
+    pages, real = [], core.store.blobs.discard_many
+
+    def discard_many(digests, before):
+        pages.append(len(digests))
+        return real(digests, before)
+
+    monkeypatch.setattr(core.store.blobs, "discard_many", discard_many)
+    collecting.run(core)
+    assert sum(pages) == LOST * (LAYERS + 1) + 2
+    # A round ends with a short page, and there are two: layers that come before their manifest.
+    assert sum(size < sweeping.PAGE for size in pages) <= 2
+    assert list(core.store.blobs.listing()) == []
+
+
+@pytest.mark.parametrize(("many", "shards"), [(52, 1), (50, 2), (25, 4), (4, 16), (0, 256)])
+def test_a_shard_has_as_many_blobs_as_make_full_pages(core, monkeypatch, many, shards):
+    monkeypatch.setattr(sweeping, "MANY", many)
+    rows = [{"digest": digest_of(f"{n}".encode()), "size": 1} for n in range(100)]
+    rows += [{"digest": f"sha256:{n:02x}{'0' * 62}", "size": 1, "is_removed": True} for n in (0, 1)]
+    with core.writing() as tx:
+        for row in rows:
+            tx.connection.execute(garbage.insert().values(**row))
+    chosen = sweeping._shards(core)
+    width = 256 // shards
+    assert {len(shard) for shard in chosen} == {width}
+    begun = {int(row["digest"][7:9], 16) for row in rows[:100]}
+    assert {prefix for shard in chosen for prefix in shard} == {
+        f"{n:02x}" for n in range(256) if n // width in {b // width for b in begun}
+    }
 
 
 def test_a_blob_without_a_row_stays_until_an_audit_has_seen_it(core):
