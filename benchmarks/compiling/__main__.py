@@ -46,22 +46,22 @@ def main() -> int:
 
 
 def _rounds(name: str, count: int, *, verified: bool) -> dict[str, list[list[float]]]:
-    build = partial(_build, verified=verified)
+    once = partial(build, verified=verified)
     rounds: dict[str, list[list[float]]] = {"started": [], "forked": [], "forked, fine-tuned": []}
     with TemporaryDirectory(prefix="relaxd-compiling-") as folder:
-        tuned = _fine_tuned(subjects.find(name).path, Path(folder, "tuned.onnx"))
-        build(name, kernels=True)
+        tuned = fine_tune(subjects.find(name).path, Path(folder, "tuned.onnx"))
+        once(name, kernels=True)
         for _ in range(count):
-            rounds["started"].append(build(name))
+            rounds["started"].append(once(name))
             with zygote.keep_zygote(start=True):
                 # A worker's zygote is there before its builds.
-                _build("silero_vad")
-                rounds["forked"].append(build(name))
-                rounds["forked, fine-tuned"].append(build(name, tuned, kernels=True))
+                build("silero_vad")
+                rounds["forked"].append(once(name))
+                rounds["forked, fine-tuned"].append(once(name, tuned, kernels=True))
     return rounds
 
 
-def _fine_tuned(source: Path, path: Path) -> Path:
+def fine_tune(source: Path, path: Path) -> Path:
     """The model with the values of each large weight in another order."""
     model, draw = onnx.load(source), np.random.default_rng(0)
     for weight in model.graph.initializer:
@@ -73,7 +73,7 @@ def _fine_tuned(source: Path, path: Path) -> Path:
     return path
 
 
-def _build(
+def build(
     name: str, source: Path | None = None, *, kernels: bool = False, verified: bool = False
 ) -> list[float]:
     """Seconds of the whole build, and how long after the request each stage began."""

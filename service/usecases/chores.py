@@ -3,19 +3,23 @@
 import os
 import secrets
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import structlog
 from sqlalchemy import select, update
 
 from service.core import Core
 from service.db.schema import chores
-from service.errors import ChoreTaken
+from service.errors import ChoreTaken, DatabaseUnavailable
 
 GC = "gc"
 AUDIT = "gc-audit"
 LEASE_S = 120.0
+
+logger = structlog.get_logger("relaxd.chores")
 
 
 @dataclass
@@ -37,6 +41,29 @@ class Turn:
             if not tx.connection.execute(update(chores).where(mine).values(values)).rowcount:
                 raise ChoreTaken(self.name, "another process, which took over")
             self.renewed_at = tx.now
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Renew the turn by a thread while the block lasts: one statement may take longer than a
+        lease.
+        """
+        ended = threading.Event()
+        thread = threading.Thread(target=self._keep, args=(ended,), name=f"turn-{self.name}")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _keep(self, ended: threading.Event) -> None:
+        while not ended.wait(LEASE_S / 4):
+            try:
+                self.renew()
+            except DatabaseUnavailable as error:
+                logger.warning("a turn was not renewed", chore=self.name, error=str(error))
+            except ChoreTaken:  # the block's next renewal raises it again
+                return
 
 
 @contextmanager

@@ -22,6 +22,7 @@ build.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import structlog
@@ -59,7 +60,7 @@ def run(
             check()
             turn.renew()
 
-        done = _run(core, beat)
+        done = _run(core, beat, turn.kept)
     logger.info(
         "garbage collected",
         removed_blobs=done.removed_blobs,
@@ -80,7 +81,9 @@ def is_sweeping(core: Core) -> bool:
     return sweeping.current(core) is not None
 
 
-def _run(core: Core, beat: Callable[[], None]) -> Collection:
+def _run(
+    core: Core, beat: Callable[[], None], kept: Callable[[], AbstractContextManager[None]]
+) -> Collection:
     """Collect, or go on with what a process that died has begun."""
     known, is_audited = counting.value_of(core, STORE_BYTES), False
     expired = untagged = 0
@@ -96,7 +99,8 @@ def _run(core: Core, beat: Callable[[], None]) -> Collection:
             store_audit.run(core, beat)
         catalog.read_new(core, beat)
         sweep = replace(limits, began_at=core.clock())
-        sweeping.begin(core, sweep, beat)
+        with kept():
+            sweeping.begin(core, sweep, beat)
     number, size = catalog.count_blobs(core)
     mine = sweeping.work(core, sweep, beat, wait=True)
     removed, records = sweeping.end(core)

@@ -2,9 +2,10 @@
 
 import math
 import os
+import time
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from artifacts.documents import read_document
 from artifacts.errors import BlobCorrupt, BlobNotFound
@@ -13,13 +14,14 @@ from artifacts.oci import REPOSITORY, REPRODUCER, publish_bundle, publish_files
 from relaxd.contract.failures import Failure
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import State
+from service.db.schema import chores as turns
 from service.db.schema import jobs as job_rows
 from service.domain import Artifact, Outcome
 from service.errors import ChoreTaken, UnknownJob, UnknownPin
 from service.identity import DEFAULT
 from service.usecases import chores, counting
 from service.usecases.builds import claiming, ending
-from service.usecases.store import collecting, holdings, pinning
+from service.usecases.store import collecting, holdings, marking, pinning
 
 DAY = 86400.0
 LONG = 40 * DAY
@@ -244,6 +246,30 @@ def test_a_turn_is_kept_by_renewing_it(core, clock):
             turn.renew()
             with pytest.raises(ChoreTaken), chores.turn(core, chores.GC):
                 pass
+
+
+def test_a_turn_is_kept_while_a_statement_takes_longer_than_a_lease(core, clock, monkeypatch):
+    monkeypatch.setattr(chores, "LEASE_S", 0.4)
+    real, held = marking.mark, []
+
+    def held_until():
+        with core.reading() as tx:
+            query = select(turns.c.held_until).where(turns.c.name == chores.GC)
+            return tx.connection.execute(query).scalar_one()
+
+    def mark(core, limits):
+        held.append(held_until())
+        clock.advance(0.3)
+        end = time.monotonic() + 60
+        while held_until() == held[0] and time.monotonic() < end:
+            time.sleep(0.01)
+        held.append(held_until())
+        real(core, limits)
+
+    monkeypatch.setattr(marking, "mark", mark)
+    collecting.run(core)
+    assert held[1] > held[0]
+    assert held_until() == 0
 
 
 def test_a_collection_is_due_once_an_interval(core, clock):
