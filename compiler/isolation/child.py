@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -79,9 +79,10 @@ def run_child(
     on_event, cancelled: called in this thread, the latter several times a second.
     command: what to run in place of `python -m compiler.process`; it gets the same arguments and
     standard input; it writes the bundle to `output.partial_of(job)`, which is there. kernels: read
-    by the build, and then given those that it compiled, if it ended well and its model runs no code
-    of its own. on_usage: called at the end, for each stage, however the build ended. Raises
-    CompileError; no process and no partial bundle is left behind, whatever is raised.
+    by the build, and then given those that it compiled, if it ended well or was interrupted, and
+    its model runs no code of its own. on_usage: called at the end, for each stage, however the
+    build ended. Raises CompileError; no process and no partial bundle is left behind, whatever is
+    raised.
     """
     limits = limits or Limits()
     if not isinstance(job, CompileJob):
@@ -107,7 +108,10 @@ def _result(
 ) -> dict[str, Any]:
     """The final document, of a process that has ended."""
     trusted = None if kernels is None or runs_code(Path(job.model)) else kernels
-    with tempfile.TemporaryDirectory(prefix="relaxd-", ignore_cleanup_errors=True) as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="relaxd-", ignore_cleanup_errors=True) as scratch,
+        _keep_kernels(trusted, Path(scratch), on_event),
+    ):
         inner = output.within(job, Path(scratch), kernels)
         child = _Child(command, inner, Path(scratch), on_event, limits)
         try:
@@ -122,16 +126,26 @@ def _result(
             output.take_over((Path(scratch), *written_by(inner)))
         if isinstance(job, CompileJob):
             output.check(job, result)
-        if trusted is not None:
-            _take(trusted, Path(scratch), on_event)
         return result
 
 
-def _take(kernels: KernelObjects, scratch: Path, on_event: Callable[[Event], None]) -> None:
+@contextlib.contextmanager
+def _keep_kernels(
+    kernels: KernelObjects | None, scratch: Path, on_event: Callable[[Event], None]
+) -> Iterator[None]:
+    """Keep what the build in the block compiled, unless it ended by a failure of its own."""
+    interruption: CompileError | None = None
     try:
-        kernels.take(output.kernels_in(scratch))
-    except OSError as error:
-        on_event(Log(f"the kernels of this build are not kept: {error}"))
+        yield
+    except (CompileCancelled, CompileTimeout) as error:
+        interruption = error
+    if kernels is not None:
+        try:
+            kernels.take(output.kernels_in(scratch))
+        except OSError as error:
+            on_event(Log(f"the kernels of this build are not kept: {error}"))
+    if interruption:
+        raise interruption
 
 
 class _Child:

@@ -3,8 +3,11 @@
 import dataclasses
 import json
 import sys
+import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,8 @@ from onnx import numpy_helper
 import relaxd
 from compiler import api
 from compiler.build import build
-from compiler.errors import CompileError
+from compiler.errors import CompileCancelled, CompileError, CompileTimeout
+from compiler.isolation import child
 from compiler.isolation.child import run_child
 from compiler.isolation.linux.visible_paths import runs_code
 from compiler.isolation.messages import CompileJob, Event, Log, Progress
@@ -53,6 +57,11 @@ os.write(fd, (json.dumps({"kind": "succeeded", "result": manifest}) + "\\n").enc
 os.write(fd, b'{"kind": "succeeded", "result": {"name": "another"}}\\n')
 """,
     "badly": "sys.exit(1)",
+    "never": """
+os.write(fd, b'{"kind": "stage", "stage": "link"}\\n')
+import time
+time.sleep(600)
+""",
 }
 
 
@@ -61,16 +70,23 @@ def stored(tmp_path: Path) -> KernelObjects:
     return KernelObjects(tmp_path / "kernels", "one", 1 << 30)
 
 
-def run(tmp_path: Path, stored: KernelObjects, end: str, model: Path) -> list[Event]:
+def run(
+    tmp_path: Path,
+    stored: KernelObjects,
+    end: str,
+    model: Path,
+    events: list[Event] | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> list[Event]:
     """A build by a stand-in for the compile process."""
+    events = [] if events is None else events
     request = CompileRequest.of(dims=DIMS).to_json()
     job = CompileJob(str(model), request, "native", str(tmp_path / "out"), "net")
     manifest = tmp_path / "any.json"
     manifest.write_text(json.dumps(write_bundle(job, tmp_path / "any").to_json()))
-    events: list[Any] = []
     job = dataclasses.replace(job, request={"manifest": str(manifest)})
     command = [sys.executable, "-c", CHILD + ENDS[end]]
-    run_child(job, command=command, kernels=stored, on_event=events.append)
+    run_child(job, command=command, kernels=stored, on_event=events.append, cancelled=cancelled)
     return events
 
 
@@ -96,6 +112,23 @@ def test_kernels_of_another_build_are_not(
     with pytest.raises(CompileError):
         run(tmp_path, stored, end, model)
     assert not stored.root.exists()
+
+
+@pytest.mark.parametrize("reason", ["cancelled", "too long"])
+def test_a_build_that_was_interrupted_leaves_what_it_compiled(
+    tmp_path: Path,
+    stored: KernelObjects,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
+) -> None:
+    events: list[Event] = []
+    if is_late := reason == "too long":
+        late = SimpleNamespace(monotonic=lambda: time.monotonic() + 1e9 * len(events))
+        monkeypatch.setattr(child, "time", late)
+    with pytest.raises(CompileTimeout if is_late else CompileCancelled):
+        run(tmp_path, stored, "never", model, events, lambda: bool(events) and not is_late)
+    assert stored.objects.get(KEY) == b"code"
 
 
 def test_a_model_that_runs_code_leaves_none(tmp_path: Path, stored: KernelObjects) -> None:

@@ -1,0 +1,57 @@
+"""What workers without a build cost: their processor time, and that of PostgreSQL and Redis."""
+
+import argparse
+import json
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import psutil
+
+from benchmarks.scale import stub_worker
+from tests.robustness.site import scaled_site
+
+SETTLE_S = 10.0
+
+
+def measure(folder: Path, workers: int, seconds: float, sweep_s: float) -> dict[str, float]:
+    """Milliseconds of processor time a second, by kind of process, all workers together."""
+    with scaled_site(folder, sweep_s=sweep_s, lease_s=30) as scaled:
+        here = scaled.site
+        for _ in range(workers):
+            here.start(stub_worker.work_for_pool, 1)
+        here.wait_until_workers(workers)
+        time.sleep(SETTLE_S)
+        mine = {process.pid for process in here.processes}
+        before = _used(mine)
+        time.sleep(seconds)
+        return {kind: (used - before[kind]) * 1000 / seconds for kind, used in _used(mine).items()}
+
+
+def _used(workers: set[int]) -> dict[str, float]:
+    """Processor time so far; the servers' children count for them."""
+    seconds: dict[str, float] = defaultdict(float)
+    for process in psutil.Process().children(recursive=True):
+        times = process.cpu_times()
+        kind = "workers" if process.pid in workers else process.name()
+        seconds[kind] += times.user + times.system
+    return seconds
+
+
+def main() -> None:
+    """Print a line for each number of workers."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale.idle")
+    parser.add_argument("workers", nargs="*", type=int, default=[1, 10])
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--sweep-s", type=float, default=5, help="RELAXD_SWEEP_S")
+    options = parser.parse_args()
+    for workers in options.workers:
+        with tempfile.TemporaryDirectory(prefix="relaxd-idle-") as folder:
+            used = measure(Path(folder), workers, options.seconds, options.sweep_s)
+        shown = {kind: round(value, 2) for kind, value in used.items() if value >= 0.01}
+        print(json.dumps({"workers": workers, "ms_a_second": shown}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
