@@ -1,4 +1,4 @@
-"""What workers without a build cost: their processor time, and that of PostgreSQL and Redis."""
+"""Processor time of workers without a build, and of PostgreSQL and Redis for them."""
 
 import argparse
 import json

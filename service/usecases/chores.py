@@ -43,12 +43,12 @@ class Turn:
             self.renewed_at = tx.now
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def renew_beside(self) -> Iterator[None]:
         """Renew the turn by a thread while the block lasts: one statement may take longer than a
         lease.
         """
         ended = threading.Event()
-        thread = threading.Thread(target=self._keep, args=(ended,), name=f"turn-{self.name}")
+        thread = threading.Thread(target=self._renew_until, args=(ended,), name=f"turn-{self.name}")
         thread.start()
         try:
             yield
@@ -56,7 +56,7 @@ class Turn:
             ended.set()
             thread.join()
 
-    def _keep(self, ended: threading.Event) -> None:
+    def _renew_until(self, ended: threading.Event) -> None:
         while not ended.wait(LEASE_S / 4):
             try:
                 self.renew()

@@ -60,7 +60,7 @@ def run(
             check()
             turn.renew()
 
-        done = _run(core, beat, turn.kept)
+        done = _run(core, beat, turn.renew_beside)
     logger.info(
         "garbage collected",
         removed_blobs=done.removed_blobs,
@@ -82,7 +82,7 @@ def is_sweeping(core: Core) -> bool:
 
 
 def _run(
-    core: Core, beat: Callable[[], None], kept: Callable[[], AbstractContextManager[None]]
+    core: Core, beat: Callable[[], None], beside: Callable[[], AbstractContextManager[None]]
 ) -> Collection:
     """Collect, or go on with what a process that died has begun."""
     known, is_audited = counting.value_of(core, STORE_BYTES), False
@@ -99,7 +99,7 @@ def _run(
             store_audit.run(core, beat)
         catalog.read_new(core, beat)
         sweep = replace(limits, began_at=core.clock())
-        with kept():
+        with beside():
             sweeping.begin(core, sweep, beat)
     number, size = catalog.count_blobs(core)
     mine = sweeping.work(core, sweep, beat, wait=True)

@@ -250,7 +250,7 @@ def test_a_turn_is_kept_by_renewing_it(core, clock):
 
 def test_a_turn_is_kept_while_a_statement_takes_longer_than_a_lease(core, clock, monkeypatch):
     monkeypatch.setattr(chores, "LEASE_S", 0.4)
-    real, held = marking.mark, []
+    real, seen = marking.mark, []
 
     def held_until():
         with core.reading() as tx:
@@ -258,17 +258,17 @@ def test_a_turn_is_kept_while_a_statement_takes_longer_than_a_lease(core, clock,
             return tx.connection.execute(query).scalar_one()
 
     def mark(core, limits):
-        held.append(held_until())
+        seen.append(held_until())
         clock.advance(0.3)
         end = time.monotonic() + 60
-        while held_until() == held[0] and time.monotonic() < end:
+        while held_until() == seen[0] and time.monotonic() < end:
             time.sleep(0.01)
-        held.append(held_until())
+        seen.append(held_until())
         real(core, limits)
 
     monkeypatch.setattr(marking, "mark", mark)
     collecting.run(core)
-    assert held[1] > held[0]
+    assert seen[1] > seen[0]
     assert held_until() == 0
 
 
