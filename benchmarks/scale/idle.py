@@ -5,6 +5,7 @@ import json
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -15,8 +16,12 @@ from tests.robustness.site import scaled_site
 SETTLE_S = 10.0
 
 
-def measure(folder: Path, workers: int, seconds: float, sweep_s: float) -> dict[str, float]:
-    """Milliseconds of processor time a second, by kind of process, all workers together."""
+def measure(
+    folder: Path, workers: int, seconds: float, sweep_s: float
+) -> dict[str, dict[str, float]]:
+    """Processor time by kind of process, of all workers together: seconds until they have come to
+    rest, and milliseconds a second from then on.
+    """
     with scaled_site(folder, sweep_s=sweep_s, lease_s=30) as scaled:
         here = scaled.site
         for _ in range(workers):
@@ -26,7 +31,13 @@ def measure(folder: Path, workers: int, seconds: float, sweep_s: float) -> dict[
         mine = {process.pid for process in here.processes}
         before = _used(mine)
         time.sleep(seconds)
-        return {kind: (used - before[kind]) * 1000 / seconds for kind, used in _used(mine).items()}
+        after = _used(mine)
+    rest = {kind: (used - before[kind]) * 1000 / seconds for kind, used in after.items()}
+    return {"seconds_to_start": _round(before), "ms_a_second": _round(rest)}
+
+
+def _round(figures: Mapping[str, float]) -> dict[str, float]:
+    return {kind: round(value, 2) for kind, value in figures.items() if value >= 0.01}
 
 
 def _used(workers: set[int]) -> dict[str, float]:
@@ -49,8 +60,7 @@ def main() -> None:
     for workers in options.workers:
         with tempfile.TemporaryDirectory(prefix="relaxd-idle-") as folder:
             used = measure(Path(folder), workers, options.seconds, options.sweep_s)
-        shown = {kind: round(value, 2) for kind, value in used.items() if value >= 0.01}
-        print(json.dumps({"workers": workers, "ms_a_second": shown}), flush=True)
+        print(json.dumps({"workers": workers, **used}), flush=True)
 
 
 if __name__ == "__main__":

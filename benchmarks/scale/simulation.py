@@ -330,7 +330,7 @@ def simulation(folder: Path, options: argparse.Namespace) -> Iterator[Simulation
             )
         )
         trouble.refused_share.value = REFUSED
-        models = _push_models(here)
+        models = _push_models(here, options.longer)
         apis = [here.api() for _ in range(2)]
         behaviors = dict(read_behaviors(pools, options.speed))
         pods = {
@@ -365,9 +365,9 @@ def _scale_pools(workers: int) -> dict[str, Pool]:
     }
 
 
-def _push_models(here: Site) -> list[str]:
-    """Models that take 4 to 18 s to compile; their digests."""
-    texts = [model(here.ledger, 4.0 + 2 * number) for number in range(MODELS)]
+def _push_models(here: Site, longer: float) -> list[str]:
+    """Models that take 4 to 18 s to compile, or `longer` times that; their digests."""
+    texts = [model(here.ledger, longer * (4.0 + 2 * number)) for number in range(MODELS)]
     for text in texts:
         here.services.store.blobs.put(text)
     return [digest_of(text) for text in texts]
@@ -408,6 +408,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale.simulation")
     parser.add_argument("--rate", type=float, default=200, help="submits a second")
     parser.add_argument("--new", type=float, default=4.5, help="of them without an equal before")
+    parser.add_argument("--longer", type=float, default=1, help="compiles than 4 to 18 s, times")
     parser.add_argument("--seconds", type=float, default=360)
     parser.add_argument("--workers", type=int, default=50, help="of all pools, at the most")
     parser.add_argument("--kills", type=float, default=0.05, help="share of busy workers a minute")
