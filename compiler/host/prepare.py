@@ -4,7 +4,7 @@ builds themselves can only read it.
 
 from compiler.runtimes import canonical, devices, linking, threads
 from compiler.targets import ObjectFormat, Runtime, Target
-from compiler.verify.emulation import board, emulator, program
+from compiler.verify.emulation import board, emulator, opencl, program
 from compiler.verify.emulation.pc import kernel
 from relaxd.contract.options import CompileOptions
 
@@ -24,7 +24,7 @@ def prepare(target: Target, options: CompileOptions, *, kernels: bool = False) -
         if target.platform.os == "linux":
             threads.threads(target)
             threads.helpers(target)
-        if target.kind == "opencl":
+        if target.kind == opencl.DEVICE:
             devices.opencl(target)
     if target.platform.object_format is ObjectFormat.WASM:
         linking.warm_up(target)
@@ -34,5 +34,7 @@ def prepare(target: Target, options: CompileOptions, *, kernels: bool = False) -
             board.warm_up(target)
         elif emulator.runs_on_pc(target):
             kernel.image()
+        elif target.device is not None:
+            opencl.runtime_of(target)
         else:
             program.warm_up(target, flavour)

@@ -44,7 +44,7 @@ def runner_of(target: Target, flavour: Flavour, bundle: Path, scratch: Path) -> 
         spec,
         TargetStatus.EMULATED,
         _PATIENCE,
-        slow=on_pc,
+        slow=on_pc or target.device is not None,
         emulation=emulation_here.to_report(),
     )
 

@@ -21,7 +21,7 @@ _TEMPLATE = """\
  * {runtime} as well, and C++'s library.
  *
  * {guard}_open gives the function `{entry}`: call it with TVMFFIFunctionCall on {inputs}
- * inputs, then {weights} weights, all CPU tensors aligned to 64 bytes. It returns {result}.
+ * inputs, then {weights} weights, all {tensors}. It returns {result}.
  *
 {signature} */
 #ifndef {guard}_H
@@ -79,7 +79,10 @@ static inline int {guard}_member(TVMFFIAny module, const char *name, TVMFFIAny *
 /* Opens the model; 0 and its function in *entry, or what the function interface returned. The
  * caller owns *entry. */
 static inline int {guard}_open(TVMFFIObjectHandle *entry) {{
-  TVMFFIAny prefix, library, loader, machine, initialise, setup[3], done, function;
+  TVMFFIAny prefix, library, loader, machine, initialise, setup[{words}], done, function;
+  /* A kind, a number and the pooled allocator for each device. */
+  static const int64_t devices[{words}] = {{{devices}}};
+  int word;
   memset(&prefix, 0, sizeof prefix);
   memset(setup, 0, sizeof setup);
   memset(&machine, 0, sizeof machine);
@@ -90,10 +93,11 @@ static inline int {guard}_open(TVMFFIObjectHandle *entry) {{
   if ({guard}_member(library, "vm_load_executable", &loader) != 0) return -1;
   if (TVMFFIFunctionCall(loader.v_obj, NULL, 0, &machine) != 0) return -1;
   if ({guard}_member(machine, "vm_initialization", &initialise) != 0) return -1;
-  setup[0].type_index = setup[1].type_index = setup[2].type_index = kTVMFFIInt;
-  setup[0].v_int64 = kDLCPU;
-  setup[2].v_int64 = 2; /* the pooled allocator */
-  if (TVMFFIFunctionCall(initialise.v_obj, setup, 3, &done) != 0) return -1;
+  for (word = 0; word < {words}; ++word) {{
+    setup[word].type_index = kTVMFFIInt;
+    setup[word].v_int64 = devices[word];
+  }}
+  if (TVMFFIFunctionCall(initialise.v_obj, setup, {words}, &done) != 0) return -1;
   if ({guard}_member(machine, "{entry}", &function) != 0) return -1;
   *entry = function.v_obj;
   return 0;
@@ -108,6 +112,10 @@ _CODES = {
     "bfloat": "kDLBfloat",
     "bool": "kDLBool",
 }
+
+
+_DEVICES = {"opencl": "kDLOpenCL"}
+"""DLPack's names of the devices beside a processor that archives are for."""
 
 
 def prefix_of(name: str, digest: str) -> str:
@@ -128,6 +136,8 @@ def write(bundle: Path, manifest: Manifest, prefix: str) -> None:
         f" *   dim  {clean_comment(dim.name)}: {clean_comment(dim.describe())}\n"
         for dim in manifest.dims
     ]
+    device = _DEVICES[manifest.load.device] if manifest.load.device else None
+    kinds = [device, "kDLCPU"] if device else ["kDLCPU"]
     text = _TEMPLATE.format(
         name=clean_comment(manifest.name),
         target=clean_comment(manifest.target["name"]),
@@ -139,6 +149,11 @@ def write(bundle: Path, manifest: Manifest, prefix: str) -> None:
         outputs=len(manifest.outputs),
         weights=len(manifest.weights),
         weights_file=manifest.weights_file,
+        tensors=f"tensors of the device {device}, 0"
+        if device
+        else "CPU tensors aligned to 64 bytes",
+        words=3 * len(kinds),
+        devices=", ".join(f"{kind}, 0, 2" for kind in kinds),
         result="a tensor" if len(manifest.outputs) == 1 else "an ffi.Array of tensors",
         signature="".join(lines + dims),
         rank=max(1, max(map(len, shapes))),

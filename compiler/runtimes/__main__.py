@@ -1,5 +1,5 @@
 """Prepares this environment for other platforms: `fetch` runtimes from wheels, `build` them from
-sources, `warm` the linker.
+sources, `warm` the linker, fetch OpenCL's `driver` from Debian's packages.
 """
 
 import argparse
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from compiler import targets
-from compiler.runtimes import archives, linking
+from compiler.runtimes import archives, drivers, linking
 from compiler.runtimes.fetch import fetch
 from compiler.runtimes.pins import PINS
 from compiler.targets import Runtime, Target
@@ -17,14 +17,15 @@ Steps = dict[str, Callable[[], object]]
 
 def main() -> None:
     """Reads the command line and does it."""
-    commands = {"fetch": _fetching, "build": _building, "warm": _warming}
+    commands = {"fetch": _fetching, "build": _building, "warm": _warming, "driver": _driving}
     parser = argparse.ArgumentParser(prog="python -m compiler.runtimes", description=__doc__)
     parser.add_argument("command", choices=commands)
     parser.add_argument(
         "names",
         nargs="*",
         metavar="NAME",
-        help="platforms to fetch for, or targets to build or warm for; all by default",
+        help="platforms to fetch for, targets to build or warm for, or processors whose driver to "
+        "fetch; all by default",
     )
     arguments = parser.parse_args()
     steps = commands[arguments.command]()
@@ -48,6 +49,10 @@ def _building() -> Steps:
 
 def _warming() -> Steps:
     return {target.name: partial(linking.warm_up, target) for target in _of(Runtime.BUNDLED)}
+
+
+def _driving() -> Steps:
+    return {arch: partial(drivers.fetch, arch) for arch in drivers.architectures()}
 
 
 def _of(runtime: Runtime) -> list[Target]:

@@ -35,6 +35,14 @@ def _on_arm(
     return dataclasses.replace(host, kind=kind, device=device)
 
 
+def _opencl_on_arm(name: str, device: str, platform: Platform) -> Target:
+    """A GPU of a phone or a board. The driver that is made of the processor runs its kernels in our
+    tests, on a processor that qemu emulates.
+    """
+    host = _on_arm(name, "opencl", Device("opencl", (("device", device),)), platform)
+    return dataclasses.replace(host, status=TargetStatus.EMULATED, emulator=("-cpu", "cortex-a53"))
+
+
 def _in_browser(name: str, kind: str, device: Device) -> Target:
     """A device that a browser gives its pages; what runs beside it is calls of kernels, in
     WebAssembly that every browser takes.
@@ -71,8 +79,8 @@ ENTRIES: tuple[Target, ...] = (
     _cuda(90, _SHARED),
     # An OpenCL driver that is made of the processor (pocl) runs these kernels in our tests.
     _on_pc("opencl", "opencl", Device("opencl"), TargetStatus.EMULATED),
-    _on_arm("opencl-mali", "opencl", Device("opencl", (("device", "mali"),)), arm.LINUX),
-    _on_arm("opencl-adreno", "opencl", Device("opencl", (("device", "adreno"),)), arm.ANDROID),
+    _opencl_on_arm("opencl-mali", "mali", arm.LINUX),
+    _opencl_on_arm("opencl-adreno", "adreno", arm.ANDROID),
     _on_arm("metal", "metal", Device("metal"), arm.MACOS, cpu="apple-m1"),
     _in_browser("webgpu", "webgpu", Device("webgpu")),
     _on_pc("rocm", "rocm", Device("rocm", (("mcpu", "gfx90a"),))),

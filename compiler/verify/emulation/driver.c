@@ -4,7 +4,8 @@
  * A file of tensors is an int64 count, then for each tensor int64 code, bits, rank and extents, and
  * the values in C order. With RELAXD_OPEN, the function that a static model's header gives, LIBRARY
  * is ignored. With RELAXD_THREADS so many threads compute, those that the bundle brings; else the
- * runtime's own. */
+ * runtime's own. With RELAXD_DEVICE, DLPack's number of a kind, kernels run on its first device, to
+ * which tensors are copied; RELAXD_FAILURE names the function that returns what failed there. */
 #ifdef RELAXD_THREADS
 #include <dlfcn.h>
 #endif
@@ -15,6 +16,11 @@
 #include <tvm/ffi/c_api.h>
 
 enum { ALIGNMENT = 64, CPU = 1, POOLED = 2 };
+#ifdef RELAXD_DEVICE
+enum { DEVICE = RELAXD_DEVICE };
+#else
+enum { DEVICE = CPU };
+#endif
 
 static void stop(const char *what) {
   fprintf(stderr, "%s\n", what);
@@ -83,10 +89,12 @@ static TVMFFIObjectHandle member(TVMFFIAny module, const char *name) {
 }
 
 static int open_library(const char *path, TVMFFIObjectHandle *entry) {
-  TVMFFIAny file = of_text(path), setup[3] = {of_int(CPU), of_int(0), of_int(POOLED)};
+  TVMFFIAny file = of_text(path), setup[6] = {of_int(DEVICE), of_int(0), of_int(POOLED),
+                                              of_int(CPU),    of_int(0), of_int(POOLED)};
+  const int32_t devices = DEVICE == CPU ? 1 : 2;
   TVMFFIAny library = call(global("ffi.ModuleLoadFromFile"), &file, 1, "load");
   TVMFFIAny machine = call(member(library, "vm_load_executable"), NULL, 0, "vm_load_executable");
-  call(member(machine, "vm_initialization"), setup, 3, "vm_initialization");
+  call(member(machine, "vm_initialization"), setup, 3 * devices, "vm_initialization");
   *entry = member(machine, "main");
   return 0;
 }
@@ -148,12 +156,60 @@ static TVMFFIAny read_tensor(FILE *file) {
   return of_object(handle, kTVMFFITensor);
 }
 
+#ifdef RELAXD_DEVICE
+static TVMFFIAny of_device(int32_t kind) {
+  TVMFFIAny value;
+  memset(&value, 0, sizeof value);
+  value.type_index = kTVMFFIDevice;
+  value.v_device.device_type = (DLDeviceType)kind;
+  return value;
+}
+
+/* The device's interface returns no failures: it keeps the first until somebody asks. */
+static void stop_on_failure(void) {
+  TVMFFIAny text = call(global(RELAXD_FAILURE), NULL, 0, "failure");
+  TVMFFIByteArray bytes = {text.v_bytes, text.small_str_len};
+  if (text.type_index == kTVMFFIStr)
+    memcpy(&bytes, (char *)text.v_obj + sizeof(TVMFFIObject), sizeof bytes);
+  if (bytes.size == 0) return;
+  fprintf(stderr, "%.*s\n", (int)bytes.size, bytes.data);
+  stop("the device failed");
+}
+
+static TVMFFIAny copy_to(TVMFFIAny value, int32_t kind) {
+  const DLTensor *tensor = (const DLTensor *)((char *)value.v_obj + sizeof(TVMFFIObject));
+  TVMFFIAny *extents = calloc((size_t)tensor->ndim + 1, sizeof *extents), arguments[4];
+  for (int32_t axis = 0; axis < tensor->ndim; ++axis) extents[axis] = of_int(tensor->shape[axis]);
+  memset(arguments, 0, sizeof arguments);
+  arguments[0] = call(global("ffi.Shape"), extents, tensor->ndim, "shape");
+  arguments[1].type_index = kTVMFFIDataType;
+  arguments[1].v_dtype = tensor->dtype;
+  arguments[2] = of_device(kind);
+  arguments[3].type_index = kTVMFFINone;
+  TVMFFIAny copy = call(global("runtime.TVMTensorAllocWithScope"), arguments, 4, "allocate");
+  TVMFFIAny pair[2] = {value, copy};
+  free(extents);
+  stop_on_failure();
+  call(global("runtime.TVMTensorCopyFromTo"), pair, 2, "copy");
+  TVMFFIAny stream[2] = {of_device(DEVICE), of_int(0)};
+  call(global("runtime.Device_StreamSync"), stream, 2, "wait");
+  stop_on_failure();
+  return copy;
+}
+#else
+static TVMFFIAny copy_to(TVMFFIAny value, int32_t kind) {
+  (void)kind;
+  return value;
+}
+#endif
+
 static void write_number(FILE *file, int64_t number) {
   if (fwrite(&number, sizeof number, 1, file) != 1) stop("cannot write the outputs");
 }
 
 static void write_tensor(FILE *file, TVMFFIAny value) {
   if (value.type_index != kTVMFFITensor) stop("an output is no tensor");
+  value = copy_to(value, CPU);
   const DLTensor *tensor = (const DLTensor *)((char *)value.v_obj + sizeof(TVMFFIObject));
   size_t size = bytes_of(tensor);
   write_number(file, tensor->dtype.code);
@@ -198,8 +254,10 @@ int main(int count, char **arguments) {
   FILE *weights = opened(arguments[2], "rb"), *inputs = opened(arguments[3], "rb");
   int64_t given = read_number(inputs), bound = read_number(weights);
   TVMFFIAny *values = calloc((size_t)(given + bound) + 1, sizeof *values);
-  for (int64_t index = 0; index < given; ++index) values[index] = read_tensor(inputs);
-  for (int64_t index = 0; index < bound; ++index) values[given + index] = read_tensor(weights);
+  for (int64_t index = 0; index < given; ++index)
+    values[index] = copy_to(read_tensor(inputs), DEVICE);
+  for (int64_t index = 0; index < bound; ++index)
+    values[given + index] = copy_to(read_tensor(weights), DEVICE);
   TVMFFIAny result = call(entry, values, (int32_t)(given + bound), "main");
   FILE *outputs = opened(arguments[4], "wb");
   write_result(outputs, result);

@@ -9,6 +9,7 @@ from compiler.errors import LinkError
 from compiler.targets import Target
 from compiler.targets.architectures import architecture_of
 from compiler.toolchain import zig
+from compiler.verify.emulation import opencl
 
 _START = Path(__file__).with_name("start.c")
 _LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2")
@@ -21,9 +22,10 @@ def link(
     libraries: Sequence[Path],
     output: Path,
     target: Target,
+    archives: Sequence[Path] = (),
 ) -> None:
     """Compile a driver with the options and link it with the libraries, which it finds where they
-    lie; raises LinkError.
+    lie, and all of the archives; raises LinkError.
     """
     triple, loader, folder = _system(target)
     parts = (_START, *sources)
@@ -36,6 +38,7 @@ def link(
     zig.link_elf(
         *("-pie", "--dynamic-linker", loader, "-o", str(output)),
         *("-z", "now", "--allow-shlib-undefined", "--rpath", ":".join(folders)),
+        *("--whole-archive", *map(str, archives), "--no-whole-archive"),
         *map(str, (*objects, *libraries)),
         *("--as-needed", *map(str, system)),
     )
@@ -55,4 +58,5 @@ def _system(target: Target) -> tuple[str, str, Path]:
     emulation = architecture_of(target.arch).emulation
     if not (emulation and emulation.linker and emulation.loader and emulation.libraries):
         raise LinkError(f"no C library for {target.arch} is known", reason="failed")
-    return emulation.linker, emulation.loader, emulation.libraries
+    folder = opencl.libraries(target) or emulation.libraries
+    return emulation.linker, emulation.loader, folder

@@ -11,22 +11,24 @@ from compiler.runtimes import archives
 from compiler.targets import Runtime, Target
 from compiler.targets.architecture import Emulation
 from compiler.targets.architectures import architecture_of
-from compiler.verify.emulation import foreign
+from compiler.verify.emulation import foreign, opencl
 from compiler.verify.emulation.pc import bochs
 from relaxd.contract.options import Flavour
 from relaxd.loader.machine.host import this_host
 
 _PC_UNSEEN = "more than one thread, and Linux's own kernel"
+_DEVICE_UNSEEN = "the device, and its own driver's compiler"
 
 
 @dataclass(frozen=True)
 class Emulator:
     """`command` runs a program of the target's platform that is given behind it; `unseen` is what
-    such a run shows nothing of.
+    such a run shows nothing of; `driver`: of the target's device.
     """
 
     command: tuple[str, ...]
     unseen: str | None = None
+    driver: str | None = None
 
     def to_report(self) -> tuple[tuple[str, str], ...]:
         """The entries of numerics.json about it."""
@@ -37,7 +39,10 @@ class Emulator:
         name = Path(self.command[0]).name
         if name == bochs.PROGRAM:
             return f"Bochs with the processor {self.command[1]}"
-        return name.removesuffix("-static") if name.startswith("qemu-") else "a program for Linux"
+        if not name.startswith("qemu-"):
+            return "a program for Linux"
+        qemu = name.removesuffix("-static")
+        return f"{self.driver} under {qemu}" if self.driver else qemu
 
 
 def explain_missing(target: Target, flavour: Flavour | None = None) -> str | None:
@@ -53,6 +58,8 @@ def find(target: Target, flavour: Flavour | None = None) -> Emulator | str:
     emulation = architecture_of(target.arch).emulation
     if target.emulator is None or emulation is None:
         return f"no emulator is known for {target.name}"
+    if target.device is not None:
+        return _find_device(target, emulation)
     if target.platform.unseen and target.flavour(flavour) is not Flavour.STANDALONE:
         return f"no emulator runs TVM's runtime for {target.platform.os}"
     if runs_on_pc(target):
@@ -87,7 +94,23 @@ def runs_on_pc(target: Target) -> bool:
     not.
     """
     emulation = architecture_of(target.arch).emulation
-    return bool(target.emulator and emulation and emulation.pcs and not target.platform.unseen)
+    alone = target.device is None and not target.platform.unseen
+    return bool(target.emulator and emulation and emulation.pcs and alone)
+
+
+def _find_device(target: Target, emulation: Emulation) -> Emulator | str:
+    """Find what runs programs for a processor with a device beside it."""
+    assert target.device is not None
+    if target.device.name != opencl.DEVICE or emulation.program is None:
+        return f"no emulator is known for {target.device.name} on {target.arch}"
+    program = _program(emulation.program)
+    if program is None:
+        return f"qemu-{emulation.program} is not installed: install {_package(emulation)}"
+    if missing := opencl.explain_missing(target):
+        return missing
+    unseen = ", ".join(filter(None, (target.platform.unseen, _DEVICE_UNSEEN)))
+    command = (program, *(target.emulator or ()), *opencl.list_words(target))
+    return Emulator(command, unseen, "pocl")
 
 
 def _find_pc(target: Target, emulation: Emulation, flavour: Flavour) -> Emulator | str:

@@ -10,7 +10,7 @@ from compiler.runtimes import archives
 from compiler.targets import NATIVE, Runtime, Target, resolve
 from compiler.toolchain import zig
 from compiler.toolchain.packages import folder_of
-from compiler.verify.emulation import dynamic, emulator, foreign
+from compiler.verify.emulation import dynamic, emulator, foreign, opencl
 from relaxd.contract.bundle.manifest import THREADS
 from relaxd.contract.options import Flavour
 
@@ -78,27 +78,41 @@ def _with_libraries(bundle: Path, include: list[str], target: Target, output: Pa
     """
     alone = emulator.runs_on_pc(target)
     threads = [bundle / THREADS] if (bundle / THREADS).is_file() and not alone else []
-    counted = [f"-DRELAXD_THREADS={THREAD_COUNT}"] if threads else []
-    libraries = [*threads, interface_of(target), *sorted(bundle.glob("libtvm_runtime*.so"))]
-    dynamic.link([DRIVER], [*include, *counted], libraries, output, target)
+    options = [*include, *_options_of_device(target)]
+    options += [f"-DRELAXD_THREADS={THREAD_COUNT}"] if threads else []
+    archives = [bundle / target.platform.library] if target.platform.archived else []
+    options += _options_of_header(bundle) if archives else []
+    runtime = opencl.runtime_of(target) if archives else sorted(bundle.glob("libtvm_runtime*.so"))
+    libraries = [*threads, interface_of(target), *runtime]
+    dynamic.link([DRIVER], options, libraries, output, target, archives)
+
+
+def _options_of_device(target: Target) -> list[str]:
+    if target.device is None:
+        return []
+    return [f"-DRELAXD_DEVICE={opencl.NUMBER}", f'-DRELAXD_FAILURE="{opencl.FAILURE}"']
 
 
 def interface_of(target: Target) -> Path:
-    """The library of TVM's function interface for the target's platform; raises LinkError."""
+    """The library of TVM's function interface for the target's processor; raises LinkError."""
     if target.platform == resolve(NATIVE).platform:
         return folder_of("tvm_ffi") / "lib" / _INTERFACE
-    return runtimes.find(target.platform) / _INTERFACE
+    platform = target.platform if target.device is None else opencl.host_of(target).platform
+    return runtimes.find(platform) / _INTERFACE
 
 
 def _with_archive(bundle: Path, target: Target) -> list[str]:
     return [
         "-static",
-        f"-I{bundle}",
-        "-include",
-        header.FILENAME,
-        f"-DRELAXD_OPEN={header.opener_of(bundle / header.FILENAME)}",
+        *_options_of_header(bundle),
         "-Wl,--whole-archive",
         str(bundle / target.platform.library),
         str(archives.path_of(target.platform)),
         "-Wl,--no-whole-archive",
     ]
+
+
+def _options_of_header(bundle: Path) -> list[str]:
+    """The driver opens the archive by the function of its header."""
+    opener = header.opener_of(bundle / header.FILENAME)
+    return [f"-I{bundle}", "-include", header.FILENAME, f"-DRELAXD_OPEN={opener}"]

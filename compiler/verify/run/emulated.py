@@ -11,7 +11,7 @@ from pathlib import Path
 from compiler import targets
 from compiler.isolation.linux import privileges
 from compiler.isolation.step import Record, serve
-from compiler.verify.emulation import emulator, tensors
+from compiler.verify.emulation import emulator, opencl, tensors
 from compiler.verify.emulation.tensors import Array
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from relaxd.contract.bundle.manifest import Manifest
@@ -100,12 +100,13 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
     spec: bundle, target, scratch (with the `program` in it); its seconds are of processor time, so
     that how many points are run does not depend on what else the machine does.
     """
-    emulation = emulator.find(
-        targets.resolve(spec["target"]), Flavour(read_manifest(Path(spec["bundle"])).flavour)
-    )
+    target = targets.resolve(spec["target"])
+    emulation = emulator.find(target, Flavour(read_manifest(Path(spec["bundle"])).flavour))
     if isinstance(emulation, str):
         raise BundleError(emulation)
-    program = program_of(spec, emulation.command, start_process)
+    kernels = Path(spec["scratch"]).absolute() / "kernels"
+    cache = opencl.list_cache_words(kernels) if target.device is not None else ()
+    program = program_of(spec, (*emulation.command, *cache), start_process)
     run_points(spec, record, program.run, clock=child_seconds)
 
 

@@ -6,7 +6,7 @@ from compiler import targets
 from compiler.host import prepare
 from compiler.runtimes import linux, threads
 from compiler.toolchain import zig
-from compiler.verify.emulation import emulator
+from compiler.verify.emulation import emulator, opencl
 from compiler.verify.emulation.pc import kernel
 from relaxd.contract.options import CompileOptions, Flavour
 
@@ -55,6 +55,16 @@ def test_a_static_program_gets_its_libraries(
         prepare.prepare(targets.resolve(name), options)
     assert linked == [triples["aarch64"]]
     assert asked == {triples[name]: program for name, program in programs.items()}
+
+
+def test_an_emulated_device_gets_its_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library for a phone has none of its own."""
+    asked = []
+    monkeypatch.setattr(emulator, "explain_missing", lambda target, flavour: None)
+    monkeypatch.setattr(opencl, "runtime_of", lambda target: asked.append(target.name))
+    prepare.prepare(targets.resolve("opencl-adreno"), CompileOptions())
+    prepare.prepare(targets.resolve("opencl-adreno"), CompileOptions(verify=False))
+    assert asked == ["opencl-adreno"]
 
 
 def test_an_emulated_pc_gets_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

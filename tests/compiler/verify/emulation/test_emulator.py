@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler import runtimes, targets
-from compiler.runtimes import archives
+from compiler.runtimes import archives, drivers
 from compiler.targets import architectures
 from compiler.verify.emulation import emulator, foreign
 from compiler.verify.emulation.pc import bochs
@@ -48,7 +48,40 @@ def test_a_static_program_needs_none() -> None:
 
 def test_a_target_that_nothing_emulates() -> None:
     assert emulator.find(targets.resolve("x86-64-v3")) == "no emulator is known for x86-64-v3"
-    assert emulator.find(targets.resolve("opencl-mali")) == "no emulator is known for opencl-mali"
+    assert emulator.find(targets.resolve("metal")) == "no emulator is known for metal"
+    host = {"kind": "llvm", "mtriple": "aarch64-unknown-linux-gnu"}
+    raw = targets.resolve(json.dumps({"kind": "cuda", "arch": "sm_87", "host": host}))
+    assert raw.emulator
+    assert emulator.find(raw) == "no emulator is known for cuda on aarch64"
+    host = {"kind": "llvm", "mtriple": "x86_64-unknown-linux-gnu", "mcpu": "x86-64-v4"}
+    raw = targets.resolve(json.dumps({"kind": "opencl", "host": host}))
+    assert emulator.find(raw) == "no emulator is known for opencl on x86_64"
+    assert not emulator.runs_on_pc(raw)
+
+
+@pytest.mark.parametrize("name", ["opencl-mali", "opencl-adreno"])
+def test_a_device_gets_a_driver_of_the_emulated_processor(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    target = targets.resolve(name)
+    monkeypatch.setattr(drivers, "folder", lambda: tmp_path)
+    why = "there is no OpenCL driver for aarch64: run `python -m compiler.runtimes driver`"
+    assert emulator.explain_missing(target) == why
+    driver = drivers.Driver(tmp_path / "opencl" / "aarch64")
+    driver.linkers.mkdir(parents=True)
+    (driver.linkers / "ld").touch()
+    qemu = emulator.find(target)
+    assert isinstance(qemu, emulator.Emulator)
+    assert qemu.command[:5] == ("/bin/qemu-aarch64", "-cpu", "cortex-a53", "-L", str(driver.root))
+    assert dict(qemu.to_report())["by"] == "pocl under qemu-aarch64"
+    assert "the device" in (qemu.unseen or "")
+    assert ("Android's C library" in (qemu.unseen or "")) == (name == "opencl-adreno")
+    monkeypatch.setattr(emulator, "_program", lambda name: None)
+    why = "qemu-aarch64 is not installed: install qemu-user-static"
+    assert emulator.explain_missing(target) == why
+    monkeypatch.setattr(emulator, "_program", lambda name: "/bin/qemu-aarch64")
+    monkeypatch.setattr(runtimes, "present", lambda platform: False)
+    assert f"run `{runtimes.COMMAND}`" in (emulator.explain_missing(target) or "")
 
 
 @pytest.mark.parametrize("name", ["android-arm64", "macos-arm64", "ios-arm64"])
