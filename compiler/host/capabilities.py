@@ -58,6 +58,6 @@ def verification(target: Target) -> TargetStatus:
     if target.launches:
         return TargetStatus.COMPILED_ONLY if browser.lacking() else TargetStatus.EMULATED
     if target.platform.object_format is ObjectFormat.WASM:
-        lacks = engine.lacking(threads=target.threads)
+        lacks = isinstance(engine.choose(threads=target.threads), str)
         return TargetStatus.COMPILED_ONLY if lacks else TargetStatus.EXECUTED
     return TargetStatus.COMPILED_ONLY if emulator.explain_missing(target) else TargetStatus.EMULATED

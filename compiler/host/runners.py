@@ -59,12 +59,18 @@ def _board(bundle: Path, target: Target, folder: Path, reason: str) -> sides.Run
 
 
 def _engine(target: Target, folder: Path, reason: str) -> sides.Runner | str:
-    """The runner of a WebAssembly module: an engine as a browser has, and no emulator of one."""
-    if lacking := engine.lacking(threads=target.threads):
-        return f"{reason}; {lacking}"
+    """The runner of a WebAssembly module: an engine of such modules, and no emulator of one."""
+    here = engine.choose(threads=target.threads)
+    if isinstance(here, str):
+        return f"{reason}; {here}"
     folder.mkdir()
-    spec = (("scratch", str(folder)),)
-    return sides.Runner("compiler.verify.run.wasm", spec, TargetStatus.EXECUTED, _PATIENCE)
+    return sides.Runner(
+        "compiler.verify.run.wasm",
+        (("scratch", str(folder)),),
+        TargetStatus.EXECUTED,
+        _PATIENCE,
+        emulation=here.report,
+    )
 
 
 def _page(folder: Path, reason: str) -> sides.Runner | str:

@@ -12,6 +12,7 @@ import onnx
 
 import relaxd
 from compiler import api
+from compiler.targets.target import ATOMICS
 from compiler.verify.emulation import engine
 from compiler.verify.inputs import array_file
 from compiler.verify.point_loop import PointFailed
@@ -68,7 +69,9 @@ def outcomes(
     manifest, scratch = read_manifest(bundle), bundle.with_name(f"{bundle.name}.run")
     scratch.mkdir(exist_ok=True)
     if str(manifest.target["arch"]).startswith("wasm"):
-        return [_in_node(Module(str(engine.find()), bundle, manifest, scratch), f) for f in feeds]
+        node = engine.choose(threads=ATOMICS in manifest.load.isa)
+        assert isinstance(node, engine.Engine)
+        return [_in_node(Module(node, bundle, manifest, scratch), feed) for feed in feeds]
     for number, feed in enumerate(feeds):
         array_file.write(scratch / f"{number}.npz", feed)
     command = [

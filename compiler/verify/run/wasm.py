@@ -1,5 +1,5 @@
 """The library's side of verify where it is a WebAssembly module: as `compiler.verify.run.native`,
-in node.
+in node or wasmtime.
 """
 
 import subprocess
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from compiler.isolation.linux import privileges
 from compiler.isolation.step import Record, serve
+from compiler.targets.target import ATOMICS
 from compiler.verify.emulation import engine, tensors
 from compiler.verify.inputs.buffers import outputs
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
@@ -25,7 +26,7 @@ _TAIL = 500
 class Module:
     """A module of a bundle, the engine for it, and the folder of its inputs and outputs."""
 
-    program: str
+    engine: engine.Engine
     bundle: Path
     manifest: Manifest
     scratch: Path
@@ -61,7 +62,7 @@ class Module:
             preexec_fn=privileges.end_with_parent,
         )
         if done.returncode:
-            raise PointFailed(f"under node: {_reason(done)}")
+            raise PointFailed(f"under {self.engine.name}: {_reason(done)}")
         specs = [item for name in written for item in manifest.inputs if item.name == name]
         return read_outputs((*manifest.outputs, *specs), results)
 
@@ -69,8 +70,7 @@ class Module:
         manifest = self.manifest
         weights = str(self.bundle / manifest.weights_file) if manifest.weights else ""
         library = str(self.bundle / manifest.library)
-        options = engine.flags(self.program)
-        return [self.program, *options, str(engine.DRIVER), library, manifest.entry, weights]
+        return [*self.engine.command, library, manifest.entry, weights]
 
 
 def _reason(done: "subprocess.CompletedProcess[str]") -> str:
@@ -85,11 +85,12 @@ def run_library(spec: Record, record: Callable[[Record], None]) -> None:
 
     spec: bundle, scratch; its seconds are of processor time.
     """
-    program = engine.find()
-    if program is None:
-        raise BundleError(str(engine.lacking()))
     bundle = Path(spec["bundle"]).absolute()
-    module = Module(program, bundle, read_manifest(bundle), Path(spec["scratch"]).absolute())
+    manifest = read_manifest(bundle)
+    here = engine.choose(threads=ATOMICS in manifest.load.isa)
+    if isinstance(here, str):
+        raise BundleError(here)
+    module = Module(here, bundle, manifest, Path(spec["scratch"]).absolute())
     run_points(spec, record, module.run, clock=child_seconds)
 
 

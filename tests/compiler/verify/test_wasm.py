@@ -79,6 +79,7 @@ def test_without_an_engine_modules_are_only_compiled(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/node")
     assert capabilities.verification(target) is TargetStatus.EXECUTED
     monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert engine.lacking() == "node is not installed"
     assert capabilities.verification(target) is TargetStatus.COMPILED_ONLY
 
