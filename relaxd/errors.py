@@ -137,6 +137,26 @@ class CapacityError(RelaxdError):
         )
 
 
+class CacheFullError(RelaxdError):
+    """The pages of KV caches take as much memory as they may, and more blocks are needed."""
+
+    code = "run.cache_memory"
+
+    def __init__(self, missing: int, limit: int) -> None:
+        super().__init__(
+            f"the KV cache is full: {missing} blocks are missing, the limit is {limit}",
+            hint="give it more memory (--cache-memory), or run fewer sequences at once",
+            missing=missing,
+            limit=limit,
+        )
+
+
+class PagesError(InputError):
+    """The KV cache of a model cannot be in pages."""
+
+    code = "run.pages"
+
+
 class OverloadError(RelaxdError):
     """A request is not taken: too many wait. `retry_after`: seconds after which there may be
     room.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from relaxd.contract.bundle.state import Part
+from relaxd.contract.bundle.state import State as StateSpec
 from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.errors import CapacityError, InputError, UnknownAdapterError
 from relaxd.loader.machine.large_pages import zeros_by_small_pages
@@ -30,6 +31,56 @@ def _zeros(shape: list[int], dtype: "np.dtype[Any]") -> np.ndarray:
     return zeros_by_small_pages(size).view(dtype).reshape(shape)
 
 
+def check_capacity(model: "Model", capacity: int | None) -> int:
+    """The tokens that a sequence of a model's state may have, by default as many as the model
+    admits; raises InputError.
+    """
+    described = described_state(model)
+    dim = next(dim for dim in model.dims if dim.name == described.capacity)
+    wanted = dim.highest if capacity is None else capacity
+    if wanted is None:
+        raise InputError(f"the dim {dim.name} has no maximum", hint="give a capacity, in tokens")
+    if not dim.admits(wanted):
+        raise InputError(f"the capacity must be {dim.describe()}, got {wanted}")
+    return wanted
+
+
+def described_state(model: "Model") -> StateSpec:
+    """The manifest's description of a model's caches; raises InputError where it has none."""
+    if model.manifest.state is None:
+        raise InputError(
+            f"{model.manifest.name} has no state", hint="compile it with the option `state=lifted`"
+        )
+    return model.manifest.state
+
+
+def cache_forms(model: "Model", capacity: int) -> "dict[str, tuple[list[int], np.dtype[Any]]]":
+    """The shape [heads, capacity, size] of one entry in each cache of a model, by the name of its
+    input, and the dtype; raises InputError.
+    """
+    described = described_state(model)
+    specs = {spec.name: spec for spec in model.inputs}
+    sizes = {dim.name: dim.min for dim in model.dims if dim.min == dim.max}
+    sizes[described.capacity] = capacity
+    return {cache.input: _form(specs[cache.input], sizes) for cache in described.caches}
+
+
+def _form(spec: TensorSpec, sizes: Mapping[str, int]) -> "tuple[list[int], np.dtype[Any]]":
+    try:
+        shape = [axis.evaluate(sizes) for axis in spec.shape[1:]]
+    except KeyError as error:
+        raise InputError(
+            f"the cache {spec.name!r} has an axis of no fixed size: {error}"
+        ) from error
+    try:
+        return shape, dtype_of(spec.dtype)
+    except ImportError as error:
+        raise InputError(
+            f"the cache {spec.name!r} is {spec.dtype}, which numpy lacks",
+            hint="pip install ml_dtypes",
+        ) from error
+
+
 class State:
     """The caches of `entries` sequences, each filled to a length of its own; all of them at once
     for one thread at a time. `Model.state` makes one.
@@ -42,18 +93,13 @@ class State:
         capacity: int | None,
         adapters: "AdapterStacks | None" = None,
     ) -> None:
-        described = model.manifest.state
-        if described is None:
-            raise InputError(
-                f"{model.manifest.name} has no state",
-                hint="compile it with the option `state=lifted`",
-            )
+        described = described_state(model)
         self._model = model
         self._described = described
         self._specs = {spec.name: spec for spec in model.inputs}
-        self.capacity = self._checked(capacity)
+        self.capacity = check_capacity(model, capacity)
         self._lengths = np.zeros(entries, np.int64)
-        self._buffers = {cache.input: self._buffer(cache.input) for cache in described.caches}
+        self._buffers = self._allocate()
         self._adapters = _EntryAdapters(model, entries, adapters)
         own = self._buffers.keys() | described.parts.keys() | self._adapters.inputs
         self._given = tuple(spec for spec in model.inputs if spec.name not in own)
@@ -93,6 +139,7 @@ class State:
         entries, rows = self._extents(inputs)
         before = self._lengths[first : first + entries]
         total = self._checked_total(before, entries, rows)
+        self._reserve(first, before + rows)
         call = self._call(first, entries)
         try:
             fill = self._fill_inputs(before, rows, total)
@@ -213,34 +260,14 @@ class State:
             for entry, length in enumerate(lengths, first):
                 buffer[entry, :, length : length + rows] = 0
 
-    def _checked(self, capacity: int | None) -> int:
-        dims = {dim.name: dim for dim in self._model.dims}
-        dim = dims[self._described.capacity]
-        wanted = dim.highest if capacity is None else capacity
-        if wanted is None:
-            raise InputError(
-                f"the dim {dim.name} has no maximum", hint="give a capacity, in tokens"
-            )
-        if not dim.admits(wanted):
-            raise InputError(f"the capacity must be {dim.describe()}, got {wanted}")
-        return wanted
+    def _allocate(self) -> Arrays:
+        """The caches' buffers by the names of their inputs."""
+        count, capacity = len(self._lengths), self.capacity
+        forms = cache_forms(self._model, capacity)
+        return {name: _zeros([count, *shape], dtype) for name, (shape, dtype) in forms.items()}
 
-    def _buffer(self, name: str) -> np.ndarray:
-        spec = self._specs[name]
-        sizes = {dim.name: dim.min for dim in self._model.dims if dim.min == dim.max}
-        sizes[self._described.capacity] = self.capacity
-        try:
-            shape = [axis.evaluate(sizes) for axis in spec.shape[1:]]
-        except KeyError as error:
-            raise InputError(f"the cache {name!r} has an axis of no fixed size: {error}") from error
-        try:
-            dtype = dtype_of(spec.dtype)
-        except ImportError as error:
-            raise InputError(
-                f"the cache {name!r} is {spec.dtype}, which numpy lacks",
-                hint="pip install ml_dtypes",
-            ) from error
-        return _zeros([len(self._lengths), *shape], dtype)
+    def _reserve(self, first: int, after: np.ndarray) -> None:
+        """Have memory for as many tokens of the entries from `first` on: buffers have it."""
 
     def _named(self, tokens: Any) -> Arrays:
         if isinstance(tokens, Mapping):

@@ -23,7 +23,7 @@ Arrays = dict[str, np.ndarray]
 _MICROSOFT = "com.microsoft"
 
 
-def fill(layers: int = 2) -> onnx.ModelProto:
+def fill(layers: int = 2, longest: int = LONGEST) -> onnx.ModelProto:
     """A decoder as onnxruntime-genai's builder writes it: each entry of a batch fills the caches
     to a length of its own, which the mask states.
     """
@@ -56,7 +56,7 @@ def fill(layers: int = 2) -> onnx.ModelProto:
         ]  # fmt: skip
     nodes.append(helper.make_node("MatMul", [f"h{layers}", "head"], ["logits"]))
     inputs = {"input_ids": "int64[batch,seq]", "attention_mask": "int64[batch,total]"}
-    phase = np.arange(LONGEST)[:, None] * 0.3 ** np.arange(SIZE // 2)
+    phase = np.arange(longest)[:, None] * 0.3 ** np.arange(SIZE // 2)
     constants = {
         "one": np.array([1]),
         "place": np.array(1),
@@ -69,7 +69,7 @@ def fill(layers: int = 2) -> onnx.ModelProto:
     return model
 
 
-def grown(layers: int = 1) -> onnx.ModelProto:
+def grown(layers: int = 1, longest: int = LONGEST) -> onnx.ModelProto:
     """A decoder that joins new rows to its caches, and sees positions by an embedding of them."""
     nodes = [
         helper.make_node("Gather", ["table", "input_ids"], ["words"]),
@@ -101,7 +101,7 @@ def grown(layers: int = 1) -> onnx.ModelProto:
     draw = np.random.default_rng(7)
     constants = {
         "sizes": np.array([HEADS * SIZE, GROUPS * SIZE, GROUPS * SIZE]),
-        "places": draw.standard_normal((LONGEST, WIDTH)).astype(np.float32),
+        "places": draw.standard_normal((longest, WIDTH)).astype(np.float32),
         **_weights(layers),
     }
     return _decoder(nodes, inputs, constants, layers, opset=23)
