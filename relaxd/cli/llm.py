@@ -52,6 +52,40 @@ def llm_command(
             help="Reuse the KV cache of another prompt with the same beginning.",
         ),
     ] = True,
+    cache_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="The memory of the KV cache, as in 4GiB: of requests that run, and of prompts and "
+            "completions that later ones may begin with. Where it is full, those that were not "
+            "used for longest are dropped, then requests wait.",
+            show_default="as much as --sequences of --capacity tokens fill",
+        ),
+    ] = None,
+    cache_disk: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Move what does not fit in --cache-memory to a file in this folder, not drop it.",
+            show_default=False,
+        ),
+    ] = None,
+    cache_disk_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="The largest size of that file.",
+            show_default="four times --cache-memory",
+        ),
+    ] = None,
+    pages: Annotated[
+        bool,
+        typer.Option(
+            "--pages/--no-pages",
+            help="Keep the KV cache in pages that sequences share, where system and bundle admit "
+            "it.",
+        ),
+    ] = True,
     speculate: Annotated[
         str | None,
         typer.Option(
@@ -146,4 +180,5 @@ def llm_command(
             threads=threads,
             access=serving.Access(key=api_key or None, hosts=frozenset(allow_host or ())),
             max_connections=max_connections,
+            cache=serving.CacheMemory.parse(cache_memory, cache_disk, cache_disk_size, pages=pages),
         )

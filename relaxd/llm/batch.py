@@ -5,7 +5,7 @@ prefilled between their steps.
 import time
 from collections.abc import Iterator
 
-from relaxd.errors import RelaxdError
+from relaxd.errors import CacheFullError, RelaxdError
 from relaxd.llm.generation import Finish, Generation
 from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.slots import Logits
@@ -29,6 +29,10 @@ class Batch:
         self._running: list[Generation] = []
         self._entering: Generation | None = None
         self._begun = False
+        self._is_full = False
+        """Whether a sequence was preempted for lack of memory since the last one left."""
+        self.displaced: list[Generation] = []
+        """Sequences that were preempted for lack of memory, and wait again."""
         self.seconds = 0.0
         """The moving average of the time from a completion's first token to its last."""
 
@@ -40,13 +44,13 @@ class Batch:
     @property
     def cache_usage(self) -> float:
         """The share of the KV cache that running sequences fill; may be read from any thread."""
-        filled = sum(len(each.prompt) + len(each.tokens) for each in list(self._running))
-        return filled / (self._slots.count * self._slots.capacity)
+        return self._slots.cache_usage(self.count)
 
     @property
     def free(self) -> bool:
         """True if a prompt may enter."""
-        return self._entering is None and len(self._running) < self._slots.count
+        is_full = self._is_full and bool(self._running)
+        return self._entering is None and len(self._running) < self._slots.count and not is_full
 
     def __iter__(self) -> Iterator[Generation]:
         entering = [self._entering] if self._entering is not None else []
@@ -63,20 +67,32 @@ class Batch:
         """Preempt the sequence of lowest priority, if it is below `priority` and may be preempted,
         so that a prompt may enter; returns that sequence.
         """
-        if self._entering is not None:
-            if not _yields(self._entering, priority):
-                return None
-            generation, self._entering = self._entering, None
-            self._slots.end(len(self._running))
-            generation.preempted += 1
-            return generation
-        others = [generation for generation in self._running if _yields(generation, priority)]
-        if not others:
+        generation = self._entering or min(
+            (each for each in self._running if _yields(each, priority)), key=_rank, default=None
+        )
+        if generation is None or not _yields(generation, priority):
             return None
-        generation = min(others, key=lambda other: (other.priority, -(other.number or 0)))
-        self._leave(self._running.index(generation))
-        generation.preempted += 1
+        self._stop(generation)
         return generation
+
+    def _stop(self, generation: Generation) -> None:
+        """Take a sequence out of the batch; its tokens stay cached if nobody needs the memory."""
+        if generation is self._entering:
+            self._entering = None
+            self._slots.end(len(self._running))
+        else:
+            self._leave(self._running.index(generation))
+        generation.preempted += 1
+
+    def _displace(self, error: CacheFullError) -> None:
+        """Stop the least important sequence, for lack of memory; the only one ends by the error."""
+        generation = min(self, key=_rank)
+        if self.count == 1:
+            generation.fail(error)
+        self._stop(generation)
+        if generation.finish is None:
+            self._is_full = True
+            self.displaced.append(generation)
 
     def drop(self) -> None:
         """End cancelled sequences, and free the slots of all that have ended, the last first."""
@@ -97,19 +113,17 @@ class Batch:
         if generation is None:
             return
         sequence = generation.sequence
-        if not self._begun:
-            # Cached tokens have no logits any more.
-            share = not generation.sampling.prompt_logprobs
-            adapter = generation.adapter
-            reused = self._slots.begin(slot, sequence, share=share, adapter=adapter)
-            generation.reused = reused if generation.reused is None else generation.reused
-            self._begun = True
+        if not self._begun and not self._begin(generation, sequence):
+            return
         done = self._slots.length(slot)
         piece = sequence[done : done + self._piece]
         try:
             logits = self._slots.extend(slot, piece)
             if generation.sampling.prompt_logprobs:
                 generation.score_prompt(done, logits)
+        except CacheFullError as error:
+            self._displace(error)
+            return
         except BaseException as error:
             generation.fail(failure_of(error))
             self._slots.end(slot)
@@ -120,6 +134,20 @@ class Batch:
         self._take(generation, logits[-1], self._room(slot))
         self._running.append(generation)
         self._entering = None
+
+    def _begin(self, generation: Generation, sequence: list[int]) -> bool:
+        """Fill a slot with what is cached of a sequence; False where there is no memory."""
+        # Cached tokens have no logits any more.
+        share = not generation.sampling.prompt_logprobs
+        slot, adapter = len(self._running), generation.adapter
+        try:
+            reused = self._slots.begin(slot, sequence, share=share, adapter=adapter)
+        except CacheFullError as error:
+            self._displace(error)
+            return False
+        generation.reused = reused if generation.reused is None else generation.reused
+        self._begun = True
+        return True
 
     def step(self) -> None:
         """Give every running sequence its next token, and the draft tokens that are accepted."""
@@ -134,6 +162,9 @@ class Batch:
         before = [self._slots.length(slot) for slot in range(len(rows))]
         try:
             logits = self._slots.step(rows)
+        except CacheFullError as error:
+            self._displace(error)
+            return
         except BaseException:
             self._step_each()
             return
@@ -201,6 +232,7 @@ class Batch:
 
     def _leave(self, slot: int) -> None:
         """Free a slot, and close the gap with the last sequence and the one that enters."""
+        self._is_full = False
         last = len(self._running) - 1
         times = self._running[slot].times
         if self._running[slot].finish is not None and times:
@@ -226,6 +258,11 @@ def failure_of(error: BaseException) -> RelaxdError:
     if isinstance(error, RelaxdError):
         return error
     return RelaxdError(f"the engine failed: {type(error).__name__}: {error}")
+
+
+def _rank(generation: Generation) -> tuple[bool, int, int]:
+    """Sort key: the least important first, of equals the last that came."""
+    return generation.settled, generation.priority, -(generation.number or 0)
 
 
 def _yields(generation: Generation, priority: int) -> bool:

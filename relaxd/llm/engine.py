@@ -12,12 +12,12 @@ from pathlib import Path
 from relaxd.errors import CapacityError, ClosedError, InputError, OverloadError
 from relaxd.llm.adapters import LoadedAdapter, LoadedAdapters
 from relaxd.llm.batch import Batch, failure_of
+from relaxd.llm.cache_memory import CacheMemory, CachePages, pages_of
 from relaxd.llm.generation import Finish, Generation, Piece
 from relaxd.llm.grammar import Grammar
 from relaxd.llm.matching import Grammars, Matcher
-from relaxd.llm.prefixes import Prefixes
 from relaxd.llm.sampling import Sampling
-from relaxd.llm.slots import logits_of, most_rows, slots_of, vocabulary_of
+from relaxd.llm.slots import logits_of, most_rows, vocabulary_of
 from relaxd.llm.speculation import Speculation, make_speculator
 from relaxd.llm.text import TOKENIZER, Text
 from relaxd.llm.tools import CallForm
@@ -28,6 +28,7 @@ from relaxd.loading import load
 _PROMPT_PIECE = 128
 _GREEDY = Sampling()
 _LONGEST_WAIT = 60
+_DEFAULT_CACHE = CacheMemory()
 _NOTHING: Mapping[str, object] = {}
 _ADAPTERS = 16
 _MOST_BYTES = 4
@@ -43,6 +44,7 @@ class Engine:
     speculate: how tokens are guessed ahead, which changes no answer; draft: the smaller model with
     the same tokens that `Source.DRAFT` asks.
     adapters: how many low-rank adapters may be loaded, of a model that takes some.
+    cache: the memory of the KV cache, and whether it is in pages.
     """
 
     def __init__(
@@ -58,12 +60,14 @@ class Engine:
         speculate: Speculation | None = None,
         draft: Model | None = None,
         adapters: int = _ADAPTERS,
+        cache: CacheMemory = _DEFAULT_CACHE,
     ) -> None:
         self.model = model
         self.text = text
         self._adapters = _adapters_of(model, adapters)
         stacks = self._adapters.stacks if self._adapters is not None else None
-        slots = Prefixes(slots_of(model, sequences, capacity, stacks), share=sharing)
+        slots = cache.open(model, (sequences, capacity), stacks, share=sharing)
+        self._slots = slots
         self._capacity, self._sequences = slots.capacity, slots.count
         self._vocabulary = vocabulary_of(model)
         self._last_logits_alone = str(logits_of(model).shape[1]) == "1"
@@ -94,6 +98,7 @@ class Engine:
         speculate: Speculation | None = None,
         draft: str | PathLike[str] | None = None,
         adapters: int = _ADAPTERS,
+        cache: CacheMemory = _DEFAULT_CACHE,
     ) -> "Engine":
         """An engine of a bundle and the folder of its tokenizer, by default the bundle's own.
 
@@ -113,6 +118,7 @@ class Engine:
             speculate=speculate,
             draft=None if draft is None else load(draft, threads=threads),
             adapters=adapters,
+            cache=cache,
         )
 
     @property
@@ -182,6 +188,11 @@ class Engine:
     def cache_usage(self) -> float:
         """The share of the KV cache that running sequences fill."""
         return self._batch.cache_usage
+
+    @property
+    def cache_pages(self) -> CachePages | None:
+        """The pages of the KV cache now; None where it has none."""
+        return pages_of(self._slots)
 
     def check_load(self) -> None:
         """Raises what `generate` would raise now whatever the prompt: ClosedError, or OverloadError
@@ -386,6 +397,9 @@ class Engine:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._waiting or self._batch.count)
             left = self._waiting.remove_cancelled()
+            for generation in self._batch.displaced:
+                self._waiting.add(generation)
+            self._batch.displaced.clear()
             following = self._waiting.next()
             if following is not None and self._room(following):
                 self._waiting.take()

@@ -9,7 +9,7 @@ import numpy as np
 from relaxd.llm.adapters import LoadedAdapter
 from relaxd.llm.slots import Logits, Slots
 
-_LEAST = 16
+LEAST = 16
 """The shortest common prefix that is shared."""
 
 
@@ -48,6 +48,11 @@ class Prefixes:
         """The number of cached tokens of a slot."""
         return len(self._cached[slot])
 
+    def cache_usage(self, running: int) -> float:
+        """The share of the KV cache that the first slots fill; may be read from any thread."""
+        filled = sum(map(len, self._cached[:running]))
+        return filled / (self.count * self.capacity)
+
     def begin(
         self,
         slot: int,
@@ -61,7 +66,7 @@ class Prefixes:
         """
         key, number = (0, 0) if adapter is None else (adapter.key, adapter.number)
         source, length = self._longest(prompt[:-1], key) if share else (slot, 0)
-        if length < _LEAST:
+        if length < LEAST:
             source, length = slot, 0
         else:
             self._touch(source)
@@ -127,7 +132,7 @@ class Prefixes:
             return 0, 0
         wanted = np.asarray(prompt)
         shared = [
-            _alike(wanted, cached) if own == key else 0
+            common_prefix(wanted, cached) if own == key else 0
             for cached, own in zip(self._cached, self._keys, strict=True)
         ]
         slot = int(np.argmax(shared))
@@ -157,7 +162,7 @@ class Prefixes:
         self._used[slot] = self._turn
 
 
-def _alike(prompt: np.ndarray, tokens: list[int]) -> int:
+def common_prefix(prompt: np.ndarray, tokens: Sequence[int] | np.ndarray) -> int:
     """The length of the common prefix of two sequences."""
     count = min(len(prompt), len(tokens))
     differ = np.flatnonzero(prompt[:count] != np.asarray(tokens[:count]))

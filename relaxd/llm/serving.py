@@ -14,6 +14,7 @@ from relaxd.http import descriptors
 from relaxd.http.connections import protocol
 from relaxd.http.hosts import is_loopback
 from relaxd.http.interpreter import prefer_latency
+from relaxd.llm.cache_memory import CacheMemory
 from relaxd.llm.door import Access
 from relaxd.llm.encoder import Encoder
 from relaxd.llm.encoder_server import create_encoder_app
@@ -25,6 +26,7 @@ from relaxd.loader.model import Model
 from relaxd.loading import load
 
 _BACKLOG = 1024
+_DEFAULT_CACHE = CacheMemory()
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ def serve(
     threads: int | None,
     access: Access,
     max_connections: int,
+    cache: CacheMemory = _DEFAULT_CACHE,
 ) -> None:
     """Load the bundle, listen, and answer until SIGINT or SIGTERM; raises InputError for an address
     that cannot be had.
@@ -99,8 +102,10 @@ def serve(
                 speculate=None if speculate is None else Speculation.parse(speculate),
                 draft=draft,
                 adapters=loras.count,
+                cache=cache,
             )
             stack.enter_context(engine)
+            print(f"relaxd llm: {_describe_cache(engine)}", file=sys.stderr)
             for adapter, path in adapters.items():
                 engine.load_adapter(adapter, path)
             called = name or model.manifest.name
@@ -112,6 +117,14 @@ def serve(
             port_file.write_text(str(port))
         prefer_latency()
         uvicorn.Server(config_of(app, max_connections)).run(sockets=[listening])
+
+
+def _describe_cache(engine: Engine) -> str:
+    pages = engine.cache_pages
+    if pages is None:
+        return "the KV cache has an array for each sequence, without pages"
+    size = pages.limit * pages.block_bytes / (1 << 30)
+    return f"the KV cache is in pages of {pages.block} tokens and takes up to {size:.2f} GiB"
 
 
 def _open_encoder(

@@ -1,6 +1,6 @@
 """Slots of the KV cache: batch entries of one state, or a state for each sequence."""
 
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -9,9 +9,12 @@ from relaxd.contract.dims.tensors import TensorSpec
 from relaxd.errors import InputError
 from relaxd.loader.adapters import AdapterStacks
 from relaxd.loader.model import Model
-from relaxd.loader.state import State
+from relaxd.loader.page_pool import PagePool
+from relaxd.loader.paged_state import PagedState
+from relaxd.loader.state import State, described_state
 
 Logits = np.ndarray[Any, Any]
+S = TypeVar("S", bound=State)
 
 
 class Slots(Protocol):
@@ -48,6 +51,13 @@ class Slots(Protocol):
         """Compute a sequence's tokens from now on with the adapter of a number, 0 for none."""
 
 
+class PagedSlots(Slots, Protocol):
+    """Slots whose sequences are entries of states with pages."""
+
+    def locate(self, slot: int) -> tuple[PagedState, int]:
+        """The state and the entry that a slot is."""
+
+
 def slots_of(
     model: Model,
     count: int | None,
@@ -57,13 +67,33 @@ def slots_of(
     """Make slots for so many sequences, by default 8 or what the model's batch admits; adapters:
     those that sequences may have.
     """
-    described = model.manifest.state
-    if described is None:
-        raise InputError(
-            f"{model.manifest.name} has no state", hint="compile it with the option `state=lifted`"
-        )
+    entries = count_slots(model, count)
+    if described_state(model).ragged:
+        return _BatchedSlots(model.state(entries=entries, capacity=capacity, adapters=adapters))
+    states = [model.state(capacity=capacity, adapters=adapters) for _ in range(entries)]
+    return _SeparateSlots(states)
+
+
+def paged_slots_of(
+    model: Model,
+    count: int,
+    capacity: int | None,
+    adapters: AdapterStacks | None,
+    pool: PagePool,
+) -> PagedSlots:
+    """Make slots for so many sequences, whose pages a pool has."""
+    if described_state(model).ragged:
+        return _BatchedSlots(PagedState(model, count, capacity, adapters, pool))
+    return _SeparateSlots([PagedState(model, 1, capacity, adapters, pool) for _ in range(count)])
+
+
+def count_slots(model: Model, count: int | None) -> int:
+    """How many sequences run at once, by default 8 or what the model's batch admits; raises
+    InputError for more than that.
+    """
+    described = described_state(model)
     if not described.ragged:
-        return _SeparateSlots(model, count or _DEFAULT, capacity, adapters)
+        return count or _DEFAULT
     cache = next(s for s in model.inputs if s.name == described.caches[0].input)
     sizes = [dim.highest for dim in model.dims if dim.name == cache.shape[0].symbol]
     most = next((size for size in sizes if size is not None), count or _DEFAULT)
@@ -72,8 +102,7 @@ def slots_of(
             f"{count} sequences are more than the model's batch admits, {most}",
             hint="compile it with a greater batch",
         )
-    entries = count or min(most, _DEFAULT)
-    return _BatchedSlots(model.state(entries=entries, capacity=capacity, adapters=adapters))
+    return count or min(most, _DEFAULT)
 
 
 def most_rows(model: Model) -> int | None:
@@ -111,14 +140,17 @@ _DEFAULT = 8
 _LOGITS = "logits"
 
 
-class _BatchedSlots:
+class _BatchedSlots(Generic[S]):
     """Batch entries of one state, of different lengths, which one call reads."""
 
     batched = True
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: S) -> None:
         self._state = state
         self.count, self.capacity = len(state.lengths), state.capacity
+
+    def locate(self, slot: int) -> tuple[S, int]:
+        return self._state, slot
 
     def length(self, slot: int) -> int:
         return self._state.lengths[slot]
@@ -149,18 +181,19 @@ class _BatchedSlots:
         self._state.adapt(slot, adapter)
 
 
-class _SeparateSlots:
+class _SeparateSlots(Generic[S]):
     """A state for each sequence, for models whose KV cache has one length: a step is a call for
     each.
     """
 
     batched = False
 
-    def __init__(
-        self, model: Model, count: int, capacity: int | None, adapters: AdapterStacks | None
-    ) -> None:
-        self._states = [model.state(capacity=capacity, adapters=adapters) for _ in range(count)]
-        self.count, self.capacity = count, self._states[0].capacity
+    def __init__(self, states: list[S]) -> None:
+        self._states = states
+        self.count, self.capacity = len(states), states[0].capacity
+
+    def locate(self, slot: int) -> tuple[S, int]:
+        return self._states[slot], 0
 
     def length(self, slot: int) -> int:
         return self._states[slot].lengths[0]

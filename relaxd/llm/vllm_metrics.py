@@ -35,6 +35,15 @@ _SIZES = {
 }
 
 
+def _add_cache_info(engine: Engine, labels: dict[str, str], registry: CollectorRegistry) -> None:
+    """The size of the KV cache, of one in pages: vLLM counts blocks of processors by this name."""
+    if (pages := engine.cache_pages) is None:
+        return
+    values = {**labels, "block_size": str(pages.block), "num_gpu_blocks": str(pages.limit)}
+    info = Gauge("vllm:cache_config_info", "The KV cache.", list(values), registry=registry)
+    info.labels(**values).set(1)
+
+
 class VllmMetrics:
     """vLLM's counters, gauges and histograms, with its labels `model_name` and `engine`."""
 
@@ -60,6 +69,7 @@ class VllmMetrics:
         for metric, read in gauges.items():
             text = metric.replace("_", " ").capitalize()
             make(Gauge, metric, f"{text}.").set_function(read)
+        _add_cache_info(engine, labels, registry)
         self._ended = Counter(
             "vllm:request_success",
             "Requests that ended.",

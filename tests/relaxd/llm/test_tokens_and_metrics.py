@@ -64,6 +64,9 @@ def read_samples(address: str) -> dict[str, float]:
     result = {}
     for family in families:
         for sample in family.samples:
+            if sample.name.startswith("relaxd_llm_cache"):
+                label = sample.labels.get("medium", sample.labels.get("to", ""))
+                result[f"{sample.name}{label}"] = sample.value
             if sample.name.startswith("vllm:"):
                 assert sample.labels["model_name"] == "tiny"
                 reason = sample.labels.get("finished_reason", "")
@@ -96,3 +99,6 @@ def test_metrics_by_vllms_names(address: str) -> None:
     total = grown("e2e_request_latency_seconds_sum")
     assert sum(grown(f"{part}_seconds_sum") for part in parts) == pytest.approx(total)
     assert after["vllm:kv_cache_usage_perc"] == 0
+    assert after["relaxd_llm_cached_sequences"] >= 1
+    assert 0 < after["relaxd_llm_cache_bytesmemory"] <= after["relaxd_llm_cache_limit_bytes"]
+    assert after["relaxd_llm_cache_evictionsdisk"] == 0
