@@ -54,8 +54,8 @@ def open_caches(functions: ctypes.CDLL, state: State) -> list[Cache]:
     for name, buffer in state._buffers.items():
         cache = Cache()
         assert functions.open_cache(cache, len(buffer), GROUPS, TOKENS, ROW) == 0
-        memory = (ctypes.c_char * buffer.nbytes).from_address(cache.data)
-        state._buffers[name] = np.frombuffer(memory, buffer.dtype).reshape(buffer.shape)
+        memory = np.ctypeslib.as_array((ctypes.c_uint8 * buffer.nbytes).from_address(cache.data))
+        state._buffers[name] = memory.view(buffer.dtype).reshape(buffer.shape)
         caches.append(cache)
     return caches
 
