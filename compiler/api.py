@@ -17,6 +17,7 @@ from compiler.ir.files.torch_archives import is_exported
 from compiler.isolation.child import run_child
 from compiler.isolation.messages import CompileJob, Event, FamiliesJob, InspectJob
 from compiler.isolation.starting import Limits
+from compiler.isolation.usage import OnUsage
 from compiler.toolchain import cache
 from compiler.toolchain.objects import KERNELS_MB, KernelObjects
 from relaxd.contract.bundle.manifest import REPRODUCER_START, Manifest
@@ -98,6 +99,7 @@ def compile_request(
     reproducer: Path | None = None,
     kernels: bool = True,
     name: str | None = None,
+    on_usage: OnUsage = lambda usage: None,
 ) -> Manifest:
     """`compile_model`, from declarations that are read already; raises CompileError.
 
@@ -122,7 +124,9 @@ def compile_request(
     )
     stored = _kernels() if kernels else None
     prepare(targets.resolve(target), request.options, kernels=stored is not None)
-    manifest = run_child(job, on_event=on_event, limits=limits or _limits(), kernels=stored)
+    manifest = run_child(
+        job, on_event=on_event, limits=limits or _limits(), kernels=stored, on_usage=on_usage
+    )
     assert isinstance(manifest, Manifest)
     return manifest
 

@@ -1,6 +1,7 @@
 """`python -m benchmarks.compiling`: seconds from request to bundle, without verification and
 profile or `--verified` with both, of processes that are started and of processes that a worker
-forks, and of these with the kernels of a build of the same model with other weights, in turns.
+forks, and of these with the kernels of a build of the same model with other weights, in turns; and
+the processor seconds of all their processes.
 Models are those of the benchmark of processors and of the zoo.
 """
 
@@ -35,13 +36,17 @@ def main() -> int:
     options = _parser().parse_args()
     print(f"{len(os.sched_getaffinity(0))} processors, load {os.getloadavg()[0]:.1f}")
     stages_shown = _VERIFIED if options.verified else _COMPILING
-    print("| model | process | seconds | " + " | ".join(f"from {s}" for s in stages_shown) + " |")
-    print("|---|---|---:|" + "---:|" * len(stages_shown))
+    print(
+        "| model | process | seconds | processor | "
+        + " | ".join(f"from {s}" for s in stages_shown)
+        + " |"
+    )
+    print("|---|---|---:|---:|" + "---:|" * len(stages_shown))
     for name in options.models:
         for process, result in _rounds(name, options.rounds, verified=options.verified).items():
-            full, *stages = (median(column) for column in zip(*result, strict=True))
-            shown = " | ".join(f"{seconds:.1f}" for seconds in stages)
-            print(f"| {name} | {process} | {full:.1f} | {shown} |", flush=True)
+            columns = (median(column) for column in zip(*result, strict=True))
+            shown = " | ".join(f"{seconds:.1f}" for seconds in columns)
+            print(f"| {name} | {process} | {shown} |", flush=True)
     return 0
 
 
@@ -76,8 +81,11 @@ def fine_tune(source: Path, path: Path) -> Path:
 def build(
     name: str, source: Path | None = None, *, kernels: bool = False, verified: bool = False
 ) -> list[float]:
-    """Seconds of the whole build, and how long after the request each stage began."""
+    """Seconds of the whole build, by the clock and of processors, and how long after the request
+    each stage began.
+    """
     began: dict[Stage, float] = {}
+    used: list[float] = []
     path, request = subjects.find(name).path, _request(name, verified=verified)
 
     def on_event(event: Event) -> None:
@@ -94,9 +102,11 @@ def build(
             target="native",
             on_event=on_event,
             kernels=kernels,
+            on_usage=lambda usage: used.append(usage.cpu_seconds),
         )
+        seconds = time.perf_counter() - start
         shown = _VERIFIED if verified else _COMPILING
-        return [time.perf_counter() - start, *(began[stage] for stage in shown)]
+        return [seconds, sum(used), *(began[stage] for stage in shown)]
 
 
 def _request(name: str, *, verified: bool) -> CompileRequest:
