@@ -74,6 +74,9 @@ class OnnxRuntime:
         if beside:
             settings.graph_optimization_level = levels.ORT_ENABLE_ALL
             settings.add_session_config_entry("session.force_spinning_stop", "1")
+        else:
+            # On a busy machine a thread that spins takes the processor from those it waits for.
+            settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         settings.log_severity_level = 4
         if extensions:
             settings.register_custom_ops_library(_extensions())
