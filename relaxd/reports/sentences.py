@@ -75,8 +75,13 @@ def _time(point: TimedPoint) -> str:
         engine = point.reference.engine.partition(" ")[0]
         text += f", {point.median_ms / point.reference.median_ms:.2f} of {engine}'s time"
     return text + (
-        " (unreliable: other programs used the processor)" if point.stable is False else ""
+        " (unreliable: other programs used the processor)" if _is_restless(point) else ""
     )
+
+
+def _is_restless(point: TimedPoint) -> bool:
+    """Tell whether times went on moving; those of a single call do not tell."""
+    return point.stable is False and point.runs != 1
 
 
 def _unchecked(numerics: NumericsReport) -> Iterator[str]:
@@ -125,7 +130,7 @@ def _alone(point: dict[str, int], dims: Sequence[DimReport]) -> str:
 
 
 def _unstable(profile: Profile) -> Iterator[str]:
-    restless = [point for point in profile.points if point.stable is False]
+    restless = [point for point in profile.points if _is_restless(point)]
     if restless:
         yield (
             f"{_timings(len(restless), len(profile.points))} unreliable: other programs used the "

@@ -103,6 +103,22 @@ def test_a_long_call_of_verification_is_not_made_again(tmp_path: Path) -> None:
     assert measured["peak_rss_bytes"] == 1 << 40
 
 
+def test_a_long_call_is_made_again_at_the_favoured_point_alone(tmp_path: Path) -> None:
+    bundle = bundle_of(tmp_path, perceptron(), dims={"batch": (1, 4), "seq": 8}, options=OFF)
+    trials = []
+    for index, (label, batch) in enumerate({"min": 1, "opt": 2, "max": 4}.items()):
+        path = tmp_path / f"{index}.inputs.arrays"
+        array_file.write(path, {"x": np.ones((batch, 8, 32), np.float32)})
+        trials.append(Trial(index, Point(label, {"batch": batch}), path, 1))
+    earlier = FirstCalls({1: 0.6, 2: 0.6})
+    chosen = Trials(tuple(trials), ())
+    measured = profile(bundle, chosen, tmp_path, Limits(60.0, 4 << 30), earlier=earlier)
+    least, favoured, most = measured["points"]
+    assert least["runs"] > 1
+    assert favoured["runs"] > 1
+    assert (most["median_ms"], most["runs"]) == (600, 1)
+
+
 def test_a_reference_that_crashes_is_left_out_at_that_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

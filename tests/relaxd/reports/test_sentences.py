@@ -147,3 +147,10 @@ def test_the_summary_says_that_a_time_did_not_settle() -> None:
     assert summary(Profile(True, points=points), PASSED) == (
         "0.5 ms (unreliable: other programs used the processor)"
     )
+
+
+def test_a_call_that_was_made_once_is_not_called_unreliable() -> None:
+    points = (TimedPoint(2e3, label="sample", runs=1, rounds=1, stable=False),)
+    profile = Profile(True, points=points)
+    assert summary(profile, PASSED) == "2e+03 ms"
+    assert not list(sentences((), PASSED, [profile]))
