@@ -39,8 +39,10 @@ FEW_ROWS = 1 / 16
 """The share of rows that may be ill-conditioned by themselves. Where more are, a row that no
 perturbed reference moves far may still be one that the library's own roundings do: every row then
 has the noise of the noisiest."""
-_BLOCK = 1 << 20
-"""Elements of an output for which temporary arrays are made at a time."""
+_BLOCK = 1 << 16
+"""Elements of an output for which temporary arrays are made at a time: they stay in a processor's
+cache, where those of a whole output take new memory each time.
+"""
 _ORDER = (
     Verdict.PASSED,
     Verdict.REFERENCE_INEXACT,
@@ -100,7 +102,8 @@ def judge_beside(
     Without evidence this is `compare`. Beside the same evidence, a greater error of the same signs
     is never judged better.
     """
-    difference = compare_groups(got, want, compare(got, want, tolerance), strict=evidence.strict)
+    compared = compare(got, want, tolerance)
+    difference = compare_groups(got, want, compared, strict=evidence.strict)
     if difference.structural or not difference.problem:
         verdict = Verdict.FAILED if difference.problem else Verdict.PASSED
         return Finding(verdict, difference)
@@ -113,7 +116,7 @@ def judge_beside(
         reference = _Reference.of(want, alike_only, tolerance, spread)
         apart = _distances(got, want)
         by_float64 = [_name(reference.judge(got, answer), inexact=inexact) for answer in exact]
-        findings = [reference.judge(got, want, apart), *by_float64]
+        findings = [reference.judge(got, want, apart, compared), *by_float64]
         measures = reference.measures(got, apart, exact)
     else:
         by_float64 = [_judge_equal(got, answer) for answer in exact]
@@ -184,13 +187,14 @@ class _Counted:
 class _Reference:
     """The reference's output `want`, of floats, and how far it is uncertain.
 
-    sides: the distances of perturbed references from it; noise: the greatest of them in each row,
-    or in all where many rows are noisy; columns: elements of a row; least: the root mean square of
-    noise that the reference is known to have.
+    sides: the distances of perturbed references from it; noises: the root mean square of each;
+    noise: the greatest of them in each row, or in all where many rows are noisy; columns: elements
+    of a row; least: the root mean square of noise that the reference is known to have.
     """
 
     want: Array
     sides: tuple[Array, ...]
+    noises: tuple[float, ...]
     noise: Array
     columns: int
     least: float
@@ -217,13 +221,21 @@ class _Reference:
         if (NOISE_TIMES * noise > usual).mean() > FEW_ROWS:
             noise = np.full_like(noise, noise.max())
         least = EXACT_TIMES / RMS_TIMES * square
-        return cls(want, sides, noise, columns, least, tolerance, spread, evidence.strict)
+        noises = tuple(map(_rms, sides))
+        return cls(want, sides, noises, noise, columns, least, tolerance, spread, evidence.strict)
 
-    def judge(self, got: Array, target: Array, apart: Array | None = None) -> Finding:
+    def judge(
+        self,
+        got: Array,
+        target: Array,
+        apart: Array | None = None,
+        difference: Difference | None = None,
+    ) -> Finding:
         """Judge by the reference itself, or by an evaluation in float64 in the output's dtype: its
-        distance from the reference is then allowed too. apart: `_distances` of both, if known.
+        distance from the reference is then allowed too. apart, difference: `_distances` of both,
+        and `compare`, if known.
         """
-        difference = compare(got, target, self.tolerance)
+        difference = difference or compare(got, target, self.tolerance)
         apart = _distances(got, target) if apart is None else apart
         if _non_finite_differ(got, target):
             return Finding(Verdict.FAILED, difference)
@@ -233,8 +245,8 @@ class _Reference:
             rows = beside.reshape(-1, self.columns).max(axis=1)
             noise = np.maximum(noise, np.float32(EXACT_TIMES / NOISE_TIMES) * rows)
             own = EXACT_TIMES * _rms(beside)
-        error, noises = _rms(apart), [_rms(side) for side in self.sides]
-        most = RMS_TIMES * (1 + 2 / math.sqrt(got.size)) * max([self.least, *noises])
+        error = _rms(apart)
+        most = RMS_TIMES * (1 + 2 / math.sqrt(got.size)) * max([self.least, *self.noises])
         counted = self._count(apart, target, noise)
         if not counted.outside and error <= max(most, own, counted.usual):
             if self._is_wrong_in_groups(apart, target):
@@ -289,9 +301,10 @@ class _Reference:
         if most > MOST_NOISE * (self.spread.standard or self.spread.scale):
             why = "it is ill-conditioned: some ulp move the reference as far as its spread"
             return Finding(Verdict.INCONCLUSIVE, difference, why=why)
+        known, *others = (_Squares.of(side) for side in (apart, *self.sides))
         for axis in grouping_axes(apart.shape):
-            errors = _group_rms(apart, axis)
-            noisiest = max(float(_group_rms(side, axis).max()) for side in self.sides)
+            errors = known.group_rms(axis)
+            noisiest = max(float(side.group_rms(axis).max()) for side in others)
             times = GROUP_TIMES * (1 + 2 / math.sqrt(apart.size / errors.size))
             if (errors > times * noisiest).any():
                 return Finding(Verdict.FAILED, difference)
@@ -306,7 +319,7 @@ class _Reference:
         }
         if self.sides:
             result["noise"] = _finite(float(self.noise.max(initial=0.0)))
-            result["noise_rms"] = _finite(max(map(_rms, self.sides)))
+            result["noise_rms"] = _finite(max(self.noises))
         if exact:
             ours, theirs = (_distances(side, exact[0]) for side in (got, self.want))
             result["library_error"] = _finite(float(ours.max(initial=0.0)))
@@ -392,7 +405,9 @@ def _non_finite_differ(got: Array, target: Array) -> bool:
 
 
 def _largest(target: Array) -> float:
-    finite = np.where(np.isfinite(target), target, np.zeros((), target.dtype))
+    finite = target
+    if target.size and not (np.isfinite(target.max()) and np.isfinite(target.min())):
+        finite = np.where(np.isfinite(target), target, np.zeros((), target.dtype))
     return float(max(finite.max(initial=0), -finite.min(initial=0)))
 
 
@@ -444,15 +459,31 @@ def _rms(apart: Array) -> float:
     largest = float(apart.max(initial=0.0))
     if not largest or not math.isfinite(largest):
         return largest
-    return largest * math.sqrt(float(np.square(apart / largest).mean(dtype=np.float64)))
+    flat, total = apart.reshape(-1), 0.0
+    for first in range(0, flat.size, _BLOCK):
+        block = flat[first : first + _BLOCK] / np.float32(largest)
+        total += float(np.square(block, out=block).sum(dtype=np.float64))
+    return largest * math.sqrt(total / flat.size)
 
 
-def _group_rms(apart: Array, axis: int) -> Array:
-    """Return the root mean square at each position of the axis."""
-    others = tuple(index for index in range(apart.ndim) if index != axis)
-    largest = float(apart.max(initial=0.0)) or 1.0
-    scaled = np.square(apart / np.float32(largest)).mean(axis=others, dtype=np.float64)
-    return np.asarray(largest * np.sqrt(scaled))
+@dataclass(frozen=True)
+class _Squares:
+    """The squares of distances as shares of the largest, which is kept beside them."""
+
+    largest: float
+    squares: Array
+
+    @classmethod
+    def of(cls, apart: Array) -> "_Squares":
+        """Square in place: a second temporary array of a large output costs as much."""
+        largest = float(apart.max(initial=0.0)) or 1.0
+        scaled = apart / np.float32(largest)
+        return cls(largest, np.square(scaled, out=scaled))
+
+    def group_rms(self, axis: int) -> Array:
+        """Return the root mean square at each position of the axis."""
+        others = tuple(index for index in range(self.squares.ndim) if index != axis)
+        return np.asarray(self.largest * np.sqrt(self.squares.mean(axis=others, dtype=np.float64)))
 
 
 def _finite(value: float) -> float | None:
