@@ -3,7 +3,7 @@ numerics.json.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,10 @@ from compiler.verify.uncertainty import (
     MORE_SEEDS,
     Answers,
     Quantization,
+    ask_quantizing,
     evaluate,
     exact_engines,
-    perturb,
+    perturb_in_turn,
     perturb_more,
     show_indexed,
 )
@@ -99,17 +100,18 @@ def verify(
     budget: Budget,
     runner: Runner = NATIVE,
     quantizations: Sequence[Quantization] = (),
+    answer: Callable[[], Answered] | None = None,
 ) -> Record:
     """The report; raises VerifyError when the library fails, crashes or differs, and when no point
     could be compared or no comparison proves anything. `folder` is scratch space.
 
     quantizations: those of weights, operands and caches, by the library and the reference: the
-    report states what each changes, and more than the options allow is an error, too.
+    report states what each changes, and more than the options allow is an error, too. answer: that
+    of a reference which was asked at the `trials_to_ask` before.
     """
     left_out = list(trials.left_out)
-    # Numbers that are drawn in the graph are others in each row.
-    asked = [replace(t, repeat=None) if reference.draws else t for t in trials.chosen]
-    asking = ask_patiently(reference, asked, folder, budget)
+    asked = trials_to_ask(reference, trials)
+    asking = answer() if answer else ask_patiently(reference, asked, folder, budget)
     answered, left_out = asking.trials, [*left_out, *asking.left_out]
     if not answered:
         first = left_out[0].reason if left_out else "there is no point to try"
@@ -159,6 +161,13 @@ def verify(
     for one in quantizations:
         _state_changes(report, one, ran, signature, options, known, folder, budget)
     return report
+
+
+def trials_to_ask(reference: Reference, trials: Trials) -> list[Trial]:
+    """The trials as the reference is asked: numbers that are drawn in the graph are others in each
+    row.
+    """
+    return [replace(t, repeat=None) if reference.draws else t for t in trials.chosen]
 
 
 def ask_patiently(
@@ -247,14 +256,16 @@ def _judge(
         names = dict.fromkeys(item.output.name for item in judged if not item.settled)
         known, reference = show_indexed(known, unsettled(), names, reference, folder, budget)
         judged = judge_again(judged, evidence) if known.shown else judged
-    if unsettled() and not strict:
-        known = perturb(known, unsettled(), reference, quantizations, folder, budget)
-        judged = judge_again(judged, evidence)
+    if not strict:
+        turns = perturb_in_turn(known, unsettled, reference, quantizations, folder, budget)
+        for answers in turns:
+            known = answers
+            judged = judge_again(judged, evidence, unsettled())
         quantizes = quantized or any(one.perturbed for one in quantizations)
         for seeds in MORE_SEEDS if quantizes else ():
             if unsettled():
                 known = perturb_more(known, unsettled(), reference, seeds, folder, budget)
-                judged = judge_again(judged, evidence)
+                judged = judge_again(judged, evidence, unsettled())
     for name in exact_engines(reference):
         if unsettled():
             known = evaluate(known, unsettled(), reference, folder, budget, name)
@@ -307,9 +318,15 @@ def _state_changes(
     report[wording.part] = {"reference": answer.engine, **changed, **quantization.details}
     check_error(report, options, wording)
     alike = [trial for trial in answer.trials if trial.index in known.perturbed]
-    if known.equals and alike:
-        sides = ("reference", *known.equals)
+    if not (known.equals and alike):
+        return
+    sides = ("reference", *known.equals)
+    try:
         check_likeness(alike, errors, sides, report, options)
+    except VerifyError:
+        if not (more := ask_quantizing(known, alike, folder, budget)):
+            raise
+        check_likeness(alike, errors, (*sides, *more), report, options)
 
 
 def _report(

@@ -6,7 +6,7 @@ in 256 away; behind some layers nearly every number does. References that quanti
 with numbers perturbed right before they are quantized.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from compiler.verify.judge.evidence import Array, Evidence, Indexed
 from compiler.verify.quantization_changes import Wording
 from compiler.verify.reference.indexed import Source, sources_of
 from compiler.verify.reference.onnx import ONNX, exact_engines_of
-from compiler.verify.sides import Budget, Reference, ask_reference
+from compiler.verify.sides import Answered, Budget, Reference, ask_reference
 
 PERTURBATIONS = (2.0**-21, -(2.0**-21))
 """By what share of themselves numbers are moved before they are quantized."""
@@ -26,7 +26,10 @@ BLOCK_PERTURBATIONS = (2.0**-19, -(2.0**-19))
 thousands of products differ by less.
 """
 SAMPLES = 3
-"""How many perturbed references are asked, those that round among them."""
+"""How many perturbed references are asked at most, those that round among them: one after the
+other, as long as a verdict may change. Fewer allow for less noise, so that what agrees beside them
+agrees beside all.
+"""
 MORE_SEEDS = tuple(range(SAMPLES + first, SAMPLES + first + 4) for first in range(0, 20, 4))
 """More perturbations, asked in turn of models that quantize: one number that is rounded to the
 other neighbour moves a row, and a sample moves about half of the rows that a library may move.
@@ -58,19 +61,30 @@ class Quantization:
 class Answers:
     """The sides of each trial, by its index, that answered beside the reference.
 
-    equals: those of them, the same for all trials, that round the same numbers as the reference.
-    late: the indices of trials at which no perturbed reference answered in time. float64: what
+    quantizing: the perturbed references, by side, that quantize the same numbers as the reference.
+    slow: the indices of trials at which a perturbed reference did not answer in time. float64: what
     evaluated in float64, or why nothing did; None where nobody asked. sources: what outputs of
     indices point into; shown: the indices of trials at which the reference gave these values.
     """
 
     exact: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     perturbed: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    equals: tuple[str, ...] = ()
-    late: frozenset[int] = frozenset()
+    quantizing: Mapping[str, Reference] = field(default_factory=dict)
+    slow: frozenset[int] = frozenset()
     float64: str | None = None
     sources: Mapping[str, Source] = field(default_factory=dict)
     shown: frozenset[int] = frozenset()
+
+    @property
+    def late(self) -> frozenset[int]:
+        """The indices of trials at which no perturbed reference answered in time."""
+        return frozenset(index for index in self.slow if not self.perturbed.get(index))
+
+    @property
+    def equals(self) -> tuple[str, ...]:
+        """The sides that round as the reference does and answered all trials that were asked."""
+        answered = self.perturbed.values()
+        return tuple(side for side in self.quantizing if all(side in sides for sides in answered))
 
     def evidence(self, trial: Trial, output: str) -> Evidence:
         """Return what was answered so far of an output of the trial."""
@@ -113,28 +127,42 @@ def show_indexed(
     return replace(known, sources=sources, shown=shown), asked if shown else reference
 
 
-def perturb(
+def perturb_in_turn(
     known: Answers,
-    trials: Sequence[Trial],
+    find_trials: Callable[[], Sequence[Trial]],
     reference: Reference,
     quantizations: Sequence[Quantization],
     folder: Path,
     budget: Budget,
-) -> Answers:
-    """Ask the reference with inputs and weights perturbed by some ulp, and references that round
-    with perturbed numbers.
+) -> Iterator[Answers]:
+    """Ask references that round with perturbed numbers, and the reference with inputs and weights
+    perturbed by some ulp, one after the other at the trials that `find_trials` has left before
+    each: the answers so far, after each.
     """
-    references = [each for part in quantizations for each in part.perturbed]
-    seeds = range(max(SAMPLES - len(references), 1))
-    asked = {
-        **{f"nudged{number}": each for number, each in enumerate(references)},
-        **{f"perturbed{seed}": replace(reference, perturbation=seed) for seed in seeds},
-    }
-    sides, slow = _ask(asked, trials, folder, budget)
-    late = {trial.index for trial in trials if not sides[trial.index] and trial.point.label in slow}
-    equals = tuple(side for side in asked if all(side in those for those in sides.values()))
-    own = tuple(side for side in equals if side.startswith("nudged"))
-    return replace(known, perturbed=sides, equals=own, late=frozenset(late))
+    moved = [each for part in quantizations for each in part.perturbed]
+    quantizing = {f"nudged{number}": each for number, each in enumerate(moved)}
+    seeds = range(max(SAMPLES - len(moved), 1))
+    perturbed = {f"perturbed{seed}": replace(reference, perturbation=seed) for seed in seeds}
+    asked, left = {**quantizing, **perturbed}, _PATIENCE * budget.seconds / 2
+    known = replace(known, quantizing=quantizing)
+    for number, (side, each) in enumerate(asked.items()):
+        if not (trials := find_trials()):
+            return
+        shared = replace(budget, seconds=2 * max(left / (len(asked) - number), 1.0))
+        answer = ask_reference(each, trials, folder, shared, side)
+        left -= answer.seconds
+        known = _add(known, trials, answer, side)
+        yield known
+
+
+def _add(known: Answers, trials: Sequence[Trial], answer: Answered, side: str) -> Answers:
+    """The answers with those of one more perturbed reference."""
+    merged = {**{trial.index: () for trial in trials}, **known.perturbed}
+    for trial in answer.trials:
+        merged[trial.index] = (*merged[trial.index], side)
+    labels = {item.point.label for item in answer.left_out if "refused" not in item.reason}
+    slow = {trial.index for trial in trials if trial.point.label in labels}
+    return replace(known, perturbed=merged, slow=known.slow | slow)
 
 
 def perturb_more(
@@ -145,32 +173,30 @@ def perturb_more(
     folder: Path,
     budget: Budget,
 ) -> Answers:
-    """Add the answers of further perturbed references, in a share of the time of `perturb`."""
-    asked = {f"perturbed{seed}": replace(reference, perturbation=seed) for seed in seeds}
-    shorter = replace(budget, seconds=budget.seconds / len(MORE_SEEDS))
-    sides, _ = _ask(asked, trials, folder, shorter)
-    merged = dict(known.perturbed)
-    for index, more in sides.items():
-        merged[index] = (*merged.get(index, ()), *more)
-    return replace(known, perturbed=merged)
-
-
-def _ask(
-    asked: Mapping[str, Reference], trials: Sequence[Trial], folder: Path, budget: Budget
-) -> tuple[dict[int, tuple[str, ...]], set[str]]:
-    """Ask each reference by its side: the sides that answered each trial, and the labels of points
-    for which the time was too short.
+    """Add the answers of further perturbed references, in a share of the time of
+    `perturb_in_turn`.
     """
-    sides: dict[int, tuple[str, ...]] = {trial.index: () for trial in trials}
-    slow, left = set[str](), _PATIENCE * budget.seconds / 2
-    for number, (side, each) in enumerate(asked.items()):
-        shared = replace(budget, seconds=2 * max(left / (len(asked) - number), 1.0))
-        answer = ask_reference(each, trials, folder, shared, side)
+    left = _PATIENCE * budget.seconds / len(MORE_SEEDS) / 2
+    for number, seed in enumerate(seeds):
+        shared = replace(budget, seconds=2 * max(left / (len(seeds) - number), 1.0))
+        side, asked = f"perturbed{seed}", replace(reference, perturbation=seed)
+        answer = ask_reference(asked, trials, folder, shared, side)
         left -= answer.seconds
-        for trial in answer.trials:
-            sides[trial.index] += (side,)
-        slow |= {item.point.label for item in answer.left_out if "refused" not in item.reason}
-    return sides, slow
+        known = _add(known, trials, answer, side)
+    return known
+
+
+def ask_quantizing(
+    known: Answers, trials: Sequence[Trial], folder: Path, budget: Budget
+) -> tuple[str, ...]:
+    """Ask the references that round as the reference does and were not asked at all trials: the
+    sides that then answered all of these.
+    """
+    others = {side: each for side, each in known.quantizing.items() if side not in known.equals}
+    answers = {
+        side: ask_reference(each, trials, folder, budget, side) for side, each in others.items()
+    }
+    return tuple(side for side, answer in answers.items() if len(answer.trials) == len(trials))
 
 
 def evaluate(

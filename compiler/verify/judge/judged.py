@@ -92,10 +92,19 @@ def judge_all(
 
 
 def judge_again(
-    judged: Sequence[Judged], evidence: Callable[[Trial, str], Evidence]
+    judged: Sequence[Judged],
+    evidence: Callable[[Trial, str], Evidence],
+    trials: Sequence[Trial] | None = None,
 ) -> list[Judged]:
-    """The same, with outputs that are not settled judged by the evidence."""
-    return [item if item.settled else _judge_again(item, evidence) for item in judged]
+    """The same, with outputs that are not settled judged by the evidence; trials: those for which
+    it is new, None for all.
+    """
+    fresh = {trial.index for trial in trials or ()}
+
+    def is_left(item: Judged) -> bool:
+        return not item.settled and (trials is None or item.trial.index in fresh)
+
+    return [_judge_again(item, evidence) if is_left(item) else item for item in judged]
 
 
 def _judge_again(item: Judged, evidence: Callable[[Trial, str], Evidence]) -> Judged:

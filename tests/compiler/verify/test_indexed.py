@@ -17,7 +17,7 @@ from compiler.verify.judge.evidence import Evidence, Finding, Indexed, judge_bes
 from compiler.verify.judge.tolerance import Spread, Tolerance
 from compiler.verify.reference.indexed import Source, sources_of
 from compiler.verify.sides import Budget, Reference
-from compiler.verify.uncertainty import Answers, perturb, show_indexed
+from compiler.verify.uncertainty import Answers, perturb_in_turn, show_indexed
 from relaxd.contract.bundle.numerics import Verdict
 from relaxd.contract.request import CompileRequest
 from tests.compiler.building import report
@@ -138,7 +138,7 @@ def test_references_are_asked_what_indices_point_into(tmp_path: Path) -> None:
     array_file.write(trial.inputs, {"x": x})
     reference = Reference(path, {})
     known, shown = show_indexed(Answers(), [trial], ["index"], reference, tmp_path, Budget())
-    known = perturb(known, [trial], shown, (), tmp_path, Budget())
+    *_, known = perturb_in_turn(known, lambda: [trial], shown, (), tmp_path, Budget())
     indexed = known.evidence(trial, "index").indexed
     assert indexed is not None
     for values in (indexed.values, *indexed.perturbed):

@@ -13,7 +13,13 @@ from compiler.verify.inputs.inputs import LeftOut, Trial
 from compiler.verify.inputs.points import Point
 from compiler.verify.quantization_changes import PRECISION
 from compiler.verify.sides import Answered, Budget, Reference
-from compiler.verify.uncertainty import Answers, Quantization, evaluate, perturb
+from compiler.verify.uncertainty import (
+    Answers,
+    Quantization,
+    ask_quantizing,
+    evaluate,
+    perturb_in_turn,
+)
 
 
 def trials_of(folder: Path, count: int = 3) -> list[Trial]:
@@ -56,16 +62,16 @@ def test_references_are_perturbed_by_several_seeds_and_before_they_round(
     trials, model = trials_of(tmp_path), Reference(tmp_path / "model", {})
     moved = Reference(tmp_path / "moved", {})
     asked = answering(monkeypatch, trials, {"nudged0": {1: LATE}, "perturbed0": {0: REFUSED}})
-    result = perturb(
-        Answers(), trials, model, [Quantization(model, PRECISION, (moved,) * 2)], tmp_path, Budget()
-    )
+    parts = [Quantization(model, PRECISION, (moved,) * 2)]
+    turns = perturb_in_turn(Answers(), lambda: trials, model, parts, tmp_path, Budget())
+    *_, result = turns
     assert [reference.perturbation for side, reference in asked] == [None, None, 0]
     assert [reference.model for side, reference in asked[:2]] == [moved.model] * 2
     assert result.perturbed[0] == ("nudged0", "nudged1")
     assert result.perturbed[1] == ("nudged1", "perturbed0")
     assert (result.equals, result.late) == (("nudged1",), frozenset())
     plain = answering(monkeypatch, trials, {})
-    perturb(Answers(), trials, model, (), tmp_path, Budget())
+    assert len([*perturb_in_turn(Answers(), lambda: trials, model, (), tmp_path, Budget())]) == 3
     assert [reference.perturbation for side, reference in plain] == [0, 1, 2]
 
 
@@ -75,7 +81,26 @@ def test_only_points_at_which_nobody_answered_in_time_are_late(
     trials, model = trials_of(tmp_path), Reference(tmp_path / "model", {})
     sides = [f"perturbed{seed}" for seed in range(uncertainty.SAMPLES)]
     answering(monkeypatch, trials, {side: {0: LATE, 1: REFUSED} for side in sides})
-    assert perturb(Answers(), trials, model, (), tmp_path, Budget()).late == {0}
+    *_, result = perturb_in_turn(Answers(), lambda: trials, model, (), tmp_path, Budget())
+    assert result.late == {0}
+
+
+def test_references_are_perturbed_as_long_as_a_trial_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trials, model = trials_of(tmp_path), Reference(tmp_path / "model", {})
+    moved = Reference(tmp_path / "moved", {})
+    parts = [Quantization(model, PRECISION, (moved,) * 2)]
+    asked = answering(monkeypatch, trials, {})
+    left = [trials, trials[1:], []]
+    turns = perturb_in_turn(Answers(), lambda: left.pop(0), model, parts, tmp_path, Budget())
+    first, second = turns
+    assert (first.equals, second.equals) == (("nudged0",), ("nudged0",))
+    assert second.perturbed == {0: ("nudged0",), **dict.fromkeys((1, 2), ("nudged0", "nudged1"))}
+    assert [side for side, _ in asked] == ["nudged0", "nudged1"]
+    assert ask_quantizing(second, trials, tmp_path, Budget()) == ("nudged1",)
+    answering(monkeypatch, trials, {"nudged1": {2: LATE}})
+    assert ask_quantizing(second, trials, tmp_path, Budget()) == ()
 
 
 def test_what_evaluated_in_float64_or_why_nothing_did_is_told(
