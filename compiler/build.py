@@ -9,18 +9,16 @@ import dataclasses
 import shutil
 import tempfile
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler import targets
+from compiler.build_job import Build, Compiled
 from compiler.bundle import files
-from compiler.errors import VerifyError
 from compiler.frontend import kv_cache as state
 from compiler.frontend.entry import imported_from, open_for
 from compiler.frontend.strings import encode_samples
-from compiler.host.machine import cannot_run
-from compiler.host.runners import runner_of
 from compiler.ir.files.model_file import LoadedModel, LoadedProgram, LoadedScript
 from compiler.ir.onnx.model.structure import structure_of
 from compiler.ir.tflite.file import is_tflite
@@ -34,19 +32,20 @@ from compiler.key import action_key
 from compiler.profile import stage
 from compiler.quantize.measuring import Measurements
 from compiler.quantize.plan import QuantizationPlan
-from compiler.quantize.references import references_of
-from compiler.targets import Target, TargetStatus
 from compiler.toolchain import cuda, versions
 from compiler.toolchain.objects import Objects
-from compiler.verify import report, sides
-from compiler.verify.choosing import Choice, choose, says_little
-from compiler.verify.earlier_judgement import EarlierJudgement
-from compiler.verify.inputs import array_file
+from compiler.verification import (
+    BUDGET,
+    ask_ahead,
+    choose_and_verify,
+    draw_ahead,
+    references_for,
+    report_steps,
+)
+from compiler.verify import sides
+from compiler.verify.ahead import Ahead
 from compiler.verify.inputs.adapter_counts import with_few_adapters
-from compiler.verify.inputs.distributions import Distribution
-from compiler.verify.inputs.inputs import Signature, Trials, prepare
-from compiler.verify.inputs.samples import to_npz
-from compiler.verify.progress import OnStep, Step
+from compiler.verify.inputs.inputs import Signature, Trials
 from compiler.verify.reference import onnx as reference
 from compiler.verify.reference import tflite
 from compiler.verify.strings import verify_strings
@@ -55,7 +54,7 @@ from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.bundle.numerics import FILENAME as NUMERICS
 from relaxd.contract.bundle.numerics import Verdict
 from relaxd.contract.bundle.strings import FILENAME as STRINGS
-from relaxd.contract.options import Calibration, Flavour
+from relaxd.contract.options import Calibration
 from relaxd.contract.request import CompileRequest
 from relaxd.contract.states import Stage
 
@@ -68,46 +67,6 @@ if TYPE_CHECKING:
     from compiler.ir.imported import Imported
     from compiler.passes.framework.observers import Observer
     from compiler.passes.pipelines import QuantizationPass
-
-_VERIFY = sides.Budget()
-_EMULATED_VERIFY = sides.Budget(seconds=480.0)
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A library in the partial bundle: its manifest and signature, the notes of its kernels, the
-    plan that it was quantized by, and the digest of the model without its weights, empty where it
-    is no ONNX model.
-    """
-
-    manifest: Manifest
-    signature: Signature
-    kernels: list[Record]
-    quantization: QuantizationPlan
-    structure: str = ""
-
-
-@dataclass(frozen=True)
-class Build:
-    """The inputs and folders of one build.
-
-    partial: the bundle as it grows; scratch: a folder that is removed at the end of the build;
-    more_points: as in `build`.
-    """
-
-    job: CompileJob
-    request: CompileRequest
-    target: Target
-    partial: Path
-    scratch: Path
-    on_event: OnEvent
-    more_points: bool
-    sandbox: Level
-
-    @property
-    def flavour(self) -> Flavour:
-        """The library's backend."""
-        return self.target.flavour(self.request.options.flavour)
 
 
 def build(
@@ -159,12 +118,13 @@ def _with_samples(job: CompileJob, model: LoadedModel | LoadedScript, folder: Pa
 
 def _build(this: Build, model: LoadedModel | LoadedScript) -> Manifest:
     original = reference_of(this, model)
-    compiled = compile_library(this, model, original)
-    manifest, signature = compiled.manifest, compiled.signature
-    with enter(Stage.VERIFY, this.on_event):
-        numerics, trials = choose_and_verify(this, original, compiled)
-        numerics = _with_strings(this, numerics) if manifest.strings else numerics
-        files.write_report(this.partial, NUMERICS, numerics)
+    with Ahead(report_steps(this)) as ahead:
+        compiled = compile_library(this, model, original, ahead)
+        manifest, signature = compiled.manifest, compiled.signature
+        with enter(Stage.VERIFY, this.on_event):
+            numerics, trials = choose_and_verify(this, original, compiled, ahead=ahead)
+            numerics = _with_strings(this, numerics) if manifest.strings else numerics
+            files.write_report(this.partial, NUMERICS, numerics)
     target = {**manifest.target, "status": numerics["status"]}
     sealed = files.seal(this.partial, dataclasses.replace(manifest, target=target))
     with enter(Stage.PROFILE, this.on_event):
@@ -200,7 +160,7 @@ def _with_strings(this: Build, numerics: Record) -> Record:
         return numerics
     this.on_event(Progress(Stage.VERIFY, "comparing strings with the reference"))
     model, asked = Path(this.job.model), this.request.to_json()
-    strings = verify_strings(model, asked, options.seed, this.scratch, _VERIFY)
+    strings = verify_strings(model, asked, options.seed, this.scratch, BUDGET)
     if strings["verdict"] != Verdict.NOT_RUN:
         return {**numerics, "strings": strings}
     warning = f"the steps on strings were not compared: {strings['reason']}"
@@ -211,30 +171,29 @@ def _with_strings(this: Build, numerics: Record) -> Record:
     }
 
 
-def _reporter(this: Build) -> OnStep:
-    """Passes on how far a side of verification is."""
-
-    def report(step: Step) -> None:
-        message, left = step.describe(), step.seconds_left
-        this.on_event(Progress(Stage.VERIFY, message, step.done, step.total, left))
-
-    return report
-
-
 def compile_library(
-    this: Build, model: LoadedModel | LoadedScript, original: sides.Reference
+    this: Build,
+    model: LoadedModel | LoadedScript,
+    original: sides.Reference,
+    ahead: Ahead | None = None,
 ) -> Compiled:
     """Write a sealed bundle without reports of verification and profile into `partial`; the model
     is emptied. Raises CompileError.
+
+    ahead: asks the reference meanwhile.
     """
     with ThreadPoolExecutor(1) as writer:
-        compiled = _compile(this, model, original, writer)
+        compiled = _compile(this, model, original, writer, ahead)
     files.write_report(this.partial, kernels.FILENAME, {"kernels": compiled.kernels})
     return dataclasses.replace(compiled, manifest=files.seal(this.partial, compiled.manifest))
 
 
 def _compile(
-    this: Build, model: LoadedModel | LoadedScript, original: sides.Reference, writer: Executor
+    this: Build,
+    model: LoadedModel | LoadedScript,
+    original: sides.Reference,
+    writer: Executor,
+    ahead: Ahead | None,
 ) -> Compiled:
     """Writes the library, its weights and its runtime into the partial bundle.
 
@@ -256,6 +215,9 @@ def _compile(
         if imported.in_place is not None:
             state.require_host(this.target, imported.in_place.state.stored)
         stage.check_grid(this.request, signature)
+        adapters = model.adapters if isinstance(model, LoadedModel) else None
+        if ahead is not None:
+            draw_ahead(this, ahead, original, with_few_adapters(signature.original, adapters))
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.
     from compiler.backends import backend
@@ -293,6 +255,9 @@ def _compile(
         )
         nodes = names.of_kernels(scheduled)
         notes = kernel_table(scheduled, nodes, work.table)
+        if ahead is not None:
+            references = partial(references_for, this, original, signature, plan)
+            ask_ahead(this, ahead, references, notes)
         separated = weights.separate(scheduled, smallest=maker.smallest_weight)
         weights_file = this.partial / files.WEIGHTS
         writing = writer.submit(weights.write, separated.constants, weights_file)
@@ -318,7 +283,7 @@ def _compile(
         weights=written.table,
         memory=memory.report,
         state=imported.in_place.state if imported.in_place else None,
-        adapters=model.adapters if isinstance(model, LoadedModel) else None,
+        adapters=adapters,
         stored=plan.weights.stored if plan.weights else None,
         narrow=plan.layers,
         left_out=dict(model.text.left_out),
@@ -417,146 +382,4 @@ def _manifest(this: Build, digest: str, signature: Signature, llvm: str) -> Mani
         library=this.target.platform.library,
         builder={"sandbox": this.sandbox.value},
         alignment=1 if this.target.kind == "llvm" else 64,
-    )
-
-
-def choose_and_verify(
-    this: Build,
-    original: sides.Reference,
-    compiled: Compiled,
-    faulty: sides.Runner | None = None,
-) -> tuple[Record, Trials]:
-    """Verify with inputs of a distribution on which outputs vary; where all outputs are about 0,
-    once more with noise of another scale, if they vary on that. Gives the report and the trials.
-
-    faulty: runs the library in place of what runs it on this machine, to measure verification.
-    """
-    signature = with_few_adapters(compiled.signature.original, compiled.manifest.adapters)
-    judgement = EarlierJudgement() if faulty else _earlier_judgement(this, compiled)
-    if judgement.record is not None:
-        count = len(judgement.record["points"])
-        message = f"an earlier build judged this code at {count} shapes"
-        this.on_event(Progress(Stage.VERIFY, message))
-
-    def verify(choice: Choice) -> tuple[Record, Trials]:
-        trials = _trials(this, signature, choice.distribution)
-        left = judgement.reduce(trials).add_work(compiled.kernels)
-        numerics = _verified(this, original, compiled, left, faulty)
-        return judgement.settle({**numerics, "inputs": choice.to_json()}), trials
-
-    first = judgement.choice or _choice(this, signature, original)
-    failure = None
-    try:
-        numerics, trials = verify(first)
-        if not says_little(numerics):
-            return numerics, trials
-    except VerifyError as error:
-        if error.code != "verify.nothing_proven":
-            raise
-        failure = error
-    second = _choice(this, signature, original, scaled=True)
-    if second.distribution is not first.distribution:
-        return verify(second)
-    if failure is not None:
-        raise failure
-    return numerics, trials
-
-
-def _earlier_judgement(this: Build, compiled: Compiled) -> EarlierJudgement:
-    """How an earlier build judged equal code: none where weights decide more than numbers, or
-    nothing is kept of builds.
-    """
-    signature, job = compiled.signature, this.job
-    plain = compiled.quantization == QuantizationPlan() and not signature.quantized
-    plain = plain and bool(compiled.structure)
-    if not (plain and this.request.options.verify and job.kernels and job.fresh_kernels):
-        return EarlierJudgement()
-    if job.verify_again or signature.in_place or job.samples or not this.more_points:
-        return EarlierJudgement()
-    stored, fresh = Path(job.kernels), Path(job.fresh_kernels)
-    asked = (this.request.to_json(), compiled.structure)
-    return EarlierJudgement.of(this.partial, compiled.manifest, asked, stored, fresh)
-
-
-def _choice(
-    this: Build, signature: Signature, original: sides.Reference, *, scaled: bool = False
-) -> Choice:
-    """The distribution of inputs where the request has no samples."""
-    if not this.request.options.verify or this.job.samples or not this.more_points:
-        return Choice()
-    this.on_event(Progress(Stage.VERIFY, "choosing what inputs are drawn from"))
-    folder, seed = this.scratch / f"distributions{scaled:d}", this.request.options.seed
-    return choose(signature, original, seed, folder, _VERIFY, scaled=scaled)
-
-
-def _trials(this: Build, signature: Signature, wanted: Distribution) -> Trials:
-    if not (this.request.options.verify or this.request.options.profile):
-        return Trials((), ())
-    samples = Path(this.job.samples) if this.job.samples else None
-    emulated = cannot_run(this.target) is not None
-    return prepare(
-        signature,
-        samples,
-        this.request.options.seed,
-        this.scratch,
-        _VERIFY.input_bytes,
-        slow=emulated,
-        more_points=this.more_points,
-        wanted=wanted,
-    )
-
-
-def _verified(
-    this: Build,
-    original: sides.Reference,
-    compiled: Compiled,
-    trials: Trials,
-    faulty: sides.Runner | None,
-) -> Record:
-    """`_verify`; a mismatch leaves its inputs in the job's reproducer."""
-    try:
-        return _verify(this, original, compiled, trials, faulty)
-    except report.Mismatch as error:
-        if this.job.reproducer is not None:
-            folder = Path(this.job.reproducer)
-            folder.mkdir(parents=True)
-            to_npz(folder / "inputs.npz", array_file.read(error.trial.inputs))
-        raise
-
-
-def _verify(
-    this: Build,
-    original: sides.Reference,
-    compiled: Compiled,
-    trials: Trials,
-    faulty: sides.Runner | None,
-) -> Record:
-    signature = compiled.signature.original
-    if not this.request.options.verify:
-        return report.not_run("options.verify is off", TargetStatus.UNVERIFIED, trials.left_out)
-    runner = faulty or runner_of(this.target, this.flavour, this.partial, this.scratch)
-    if isinstance(runner, str):
-        return report.not_run(runner, TargetStatus.COMPILED_ONLY)
-    how = "" if runner.status is TargetStatus.EXECUTED else ", emulated"
-    this.on_event(
-        Progress(Stage.VERIFY, f"comparing with the reference at {len(trials.chosen)} shapes{how}")
-    )
-    if signature.quantized and original.engines == reference.ONNX:
-        original = dataclasses.replace(original, engines=reference.QUANTIZED)
-    if tflite.beside(original.model).is_file():
-        original = dataclasses.replace(original, engines=(reference.TFLITE, *original.engines))
-    budget = _VERIFY if runner is sides.NATIVE else _EMULATED_VERIFY
-    budget = dataclasses.replace(budget, on_step=_reporter(this))
-    kv_caches = compiled.signature.in_place
-    original, parts = references_of(original, compiled.quantization, kv_caches, this.scratch)
-    return report.verify(
-        this.partial,
-        original,
-        signature,
-        trials,
-        this.request.options,
-        this.scratch,
-        budget,
-        runner,
-        parts,
     )

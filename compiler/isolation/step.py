@@ -34,6 +34,15 @@ def _ignore(records: list[Record]) -> None:
     pass
 
 
+def never() -> bool:
+    """Nobody cancels the task."""
+    return False
+
+
+class TaskCancelled(Exception):
+    """Nobody wants the outcome of the task any more."""
+
+
 @dataclass(frozen=True)
 class TaskLimits:
     """seconds: in which the task may compute, as `clock_work` counts them: as many on a busy
@@ -78,12 +87,13 @@ def run_task(
     writable: tuple[Path, ...] = (),
     environment: Mapping[str, str] = _NOTHING,
     on_records: OnRecords = _ignore,
+    cancelled: Callable[[], bool] = never,
 ) -> Outcome:
     """Run `python -m MODULE`, whose main calls `serve`, within the limits.
 
     writable: folders that it may write to beside that of the records. environment: variables that
     it has beside ours. on_records: called with those that are new, a moment after the task made
-    them.
+    them. cancelled: asked several times a second; raises TaskCancelled where it says so.
     """
     command = [sys.executable, "-P", "-m", module, str(records), str(limits.memory_bytes)]
     command += [str(limits.elapsed), str(limits.seconds or 0), *map(str, writable)]
@@ -105,7 +115,7 @@ def run_task(
         },
     ) as process:
         try:
-            output = _communicate(process, spec, records, limits, on_records)
+            output = _communicate(process, spec, records, limits, on_records, cancelled)
         except BaseException:
             process.kill()
             raise
@@ -119,11 +129,14 @@ def _communicate(
     records: Path,
     limits: TaskLimits,
     on_records: OnRecords,
+    cancelled: Callable[[], bool],
 ) -> str:
-    """Collect what the task prints until it ends."""
+    """Collect what the task prints until it ends; raises TaskCancelled."""
     text: str | None = json.dumps(spec)
     until, tail = time.monotonic() + limits.elapsed + _GRACE_SECONDS, _Tail(records)
     while True:
+        if cancelled():
+            raise TaskCancelled
         try:
             output, _ = process.communicate(text, timeout=_POLL_SECONDS)
         except subprocess.TimeoutExpired:

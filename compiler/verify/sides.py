@@ -2,7 +2,7 @@
 at the points of its trials.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from compiler.isolation.step import (
     Outcome,
     Record,
     TaskLimits,
+    never,
     read_records,
     run_task,
 )
@@ -28,13 +29,14 @@ from relaxd.contract.dims.names import quote_name
 class Budget:
     """Seconds of computing, as `clock_work` counts them, for both sides together, shared evenly;
     bytes of one side's private memory, and of one point's inputs. on_step: gets how far the side is
-    that runs.
+    that runs; cancelled: tells whether nobody wants the reference's answers any more.
     """
 
     seconds: float = 60.0
     memory_bytes: int = 8 << 30
     input_bytes: int = 64 << 20
     on_step: OnStep = ignore
+    cancelled: Callable[[], bool] = never
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ def ask_reference(
                 folder / f"{side}.{engine}.{len(trials) - len(unasked)}.jsonl",
                 limits,
                 on_records=_follow(side, spec, budget),
+                cancelled=budget.cancelled,
             )
             left -= outcome.seconds
             crashed = _crashed_at(unasked, outcome)

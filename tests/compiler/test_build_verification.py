@@ -11,13 +11,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 import relaxd
 from compiler import build as builder
-from compiler import targets
+from compiler import targets, verification
 from compiler.bundle import files
 from compiler.errors import VerifyError
 from compiler.isolation.messages import CompileJob, Event
 from compiler.isolation.step import TaskLimits, run_task
 from compiler.verify import report as verify
 from compiler.verify import sides
+from compiler.verify.ahead import Ahead
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.options import CompileOptions
 from relaxd.contract.request import CompileRequest
@@ -38,6 +39,28 @@ def test_own_samples_are_tried_first(tmp_path: Path) -> None:
         "label": "sample",
         "dims": {"batch": 3},
     }
+
+
+def test_what_is_asked_while_the_library_is_compiled_is_what_is_asked_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx.save(add_and_divide(), tmp_path / "model.onnx")
+    request, waited = CompileRequest.of(dims=DIMS, options=UNTIMED), []
+    wait = Ahead.wait_for_answer
+    monkeypatch.setattr(Ahead, "wait_for_answer", lambda a: waited.append(a) or wait(a))
+    for name, largest in (("ahead", 1 << 20), ("behind", 0)):
+        monkeypatch.setattr(verification, "_LARGEST_AHEAD", largest)
+        job = CompileJob(
+            model=str(tmp_path / "model.onnx"),
+            request=request.to_json(),
+            target="native",
+            output=str(tmp_path / name),
+            model_name="model",
+        )
+        builder.build(job)
+    one, other = ((tmp_path / name / "numerics.json").read_bytes() for name in ("ahead", "behind"))
+    assert len(waited) == 1
+    assert one == other
 
 
 def test_bad_samples_fail_at_verify(tmp_path: Path) -> None:
@@ -170,7 +193,7 @@ def test_without_verification_a_build_is_unverified(tmp_path: Path) -> None:
 def test_a_build_that_compared_nothing_is_not_published(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(builder, "_VERIFY", sides.Budget(memory_bytes=1))
+    monkeypatch.setattr(verification, "BUDGET", sides.Budget(memory_bytes=1))
     onnx.save(add_and_divide(), tmp_path / "m.onnx")
     request = CompileRequest.of(dims=DIMS).to_json()
     job = CompileJob(str(tmp_path / "m.onnx"), request, "native", str(tmp_path / "out"), "m")
@@ -240,7 +263,7 @@ def test_another_shape_is_wrong_at_once_and_no_tolerance_is_hinted_at(
         '<ir_version: 9, opset_import: ["": 17]> g (float[batch,16] x) => (float[16,batch] y) '
         "{ y = Transpose<perm = [1, 0]>(x) }"
     )
-    monkeypatch.setattr(verify, "perturb", None)
+    monkeypatch.setattr(verify, "perturb_in_turn", None)
     monkeypatch.setattr(verify, "evaluate", None)
     with pytest.raises(verify.Mismatch, match="where the reference has") as caught:
         _verify(bundle, turned, tmp_path, CompileOptions())
@@ -322,7 +345,7 @@ def test_a_loop_without_an_end_is_not_published(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The reference does not return from it, and is ended with the budget."""
-    monkeypatch.setattr(builder, "_VERIFY", sides.Budget(seconds=4.0))
+    monkeypatch.setattr(verification, "BUDGET", sides.Budget(seconds=4.0))
     (tmp_path / "m.onnx").write_bytes(endless().SerializeToString())
     request = CompileRequest.of(dims={"n": (1, 4)}).to_json()
     job = CompileJob(str(tmp_path / "m.onnx"), request, "native", str(tmp_path / "out"), "m")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler.isolation.step import Record, TaskLimits, run_task
+from compiler.isolation.step import Record, TaskCancelled, TaskLimits, run_task
 
 LIMITS = TaskLimits.of_work(30, 4 << 30)
 
@@ -69,6 +69,12 @@ def test_a_task_that_sleeps_is_cut_by_the_wall_clock(module: str, tmp_path: Path
     assert (outcome.ended, outcome.late, outcome.records) == (False, True, [{"value": 1}])
     assert outcome.reason == "it hangs: 2 s passed, and it had not computed for 1"
     assert outcome.seconds == 1
+
+
+def test_a_task_that_is_cancelled_is_ended(module: str, tmp_path: Path) -> None:
+    records, spec = tmp_path / "records", {"values": [1], "then": "time.sleep(600)"}
+    with pytest.raises(TaskCancelled):
+        run_task(module, spec, records, LIMITS, cancelled=records.exists)
 
 
 BURN = """
