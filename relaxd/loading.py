@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relaxd.loader import model
+from relaxd.loader import opening
 
 if TYPE_CHECKING:
     from relaxd.loader.metrics import CallMetrics
@@ -28,7 +28,7 @@ def load(
     """Load a bundle: a folder or a tar, a folder that `skopeo copy` wrote (`dir:` or `oci:`), or
     `oci://host/name@sha256:...`, which is pulled once and kept.
 
-    threads, trust, metrics, copy_weights: as in `relaxd.loader.model.load`, and so are the errors.
+    threads, trust, metrics, copy_weights and the errors: as in `relaxd.loader.opening.load`.
     target: which of several in a registry, by default the best that this machine can run. A pulled
     bundle is kept by its digest below RELAXD_BUNDLES_DIR, by default ~/.cache/relaxd/bundles;
     pulling raises PullError, ServerError, ServerUnreachable.
@@ -37,7 +37,7 @@ def load(
         from relaxd.client.bundle_cache import pull_cached
 
         path = pull_cached(str(path), _folder(), target)
-    return model.load(
+    return opening.load(
         path, threads=threads, trust=trust, metrics=metrics, copy_weights=copy_weights
     )
 

@@ -19,7 +19,7 @@ import onnx
 from benchmarks import turns
 from benchmarks.engines import Subject, relaxd
 from compiler import compile_model
-from relaxd.loader.model import load
+from relaxd.loader.opening import load
 from relaxd.timing.engines import Arrays, load_onnxruntime
 
 _DIMS = {

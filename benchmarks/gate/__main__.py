@@ -17,7 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from relaxd.contract.bundle.diff import LatencyChange
 from relaxd.loader.contest import Call, contest
-from relaxd.loader.model import Model, load
+from relaxd.loader.model import Model
+from relaxd.loader.opening import load
 from relaxd.loader.samples import draw
 
 _WIDTH, _LAYERS = 512, 4

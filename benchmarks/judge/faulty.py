@@ -11,7 +11,7 @@ from benchmarks.judge.faults import LANES, OUTPUT_FAULTS
 from compiler.isolation.step import Record, serve
 from compiler.verify.point_loop import Arrays, run_points
 from compiler.verify.run.native import run_step
-from relaxd.loader.model import load
+from relaxd.loader.opening import load
 
 
 def run_faulty(spec: Record, record: Callable[[Record], None]) -> None:

@@ -16,7 +16,7 @@ class Runner:
     def __init__(self, bundle: Path, threads: int, capacity: int) -> None:
         # tvm_ffi loads torch where it is installed, and its memory would be counted.
         sys.modules["torch"] = None
-        from relaxd.loader.model import load
+        from relaxd.loader.opening import load
 
         self.model = load(bundle, threads=threads)
         self.capacity = capacity

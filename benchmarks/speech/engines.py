@@ -21,7 +21,7 @@ Stages = tuple[Callable[[Any], Any], Callable[[Any], list[int]]]
 
 def relaxd(bundles: str) -> Stages:
     """Ours."""
-    from relaxd.loader.model import load
+    from relaxd.loader.opening import load
 
     encoder, decoder = (load(Path(bundles) / half, threads=1) for half in ("encoder", "decoder"))
     settings = json.loads((Path(bundles) / "export/generation_config.json").read_text())

@@ -50,11 +50,11 @@ def from_python(subject: Subject, work: Path, rounds: int) -> dict[str, float]:
 
 
 _START = """
-import sys, time, importlib, numpy as np, relaxd.loader.model
+import sys, time, importlib, numpy as np, relaxd.loader.opening
 from pathlib import Path
 importlib.import_module(sys.argv[4])
 before = time.process_time_ns()
-model = relaxd.loader.model.load(sys.argv[1], threads=1)
+model = relaxd.loader.opening.load(sys.argv[1], threads=1)
 loaded = time.process_time_ns()
 feed = dict(np.load(sys.argv[2]))
 between = time.process_time_ns()
@@ -62,7 +62,7 @@ model.run(feed)
 first = time.process_time_ns()
 model.run(feed)
 second = time.process_time_ns()
-another = relaxd.loader.model.load(sys.argv[3], threads=1)
+another = relaxd.loader.opening.load(sys.argv[3], threads=1)
 third = time.process_time_ns()
 relaxd.loader.bundles.bundle.sha256_of(Path(sys.argv[3], another.manifest.weights_file))
 fourth = time.process_time_ns()

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler.isolation.step import Record
-from relaxd.loader.model import Model, load_library
+from relaxd.loader.model import Model
+from relaxd.loader.opening import load_library
 from relaxd.loader.profiling import Timed, timed_calls
 
 _ROWS_KEPT, _CALLS_KEPT = 50, 4000

@@ -152,7 +152,7 @@ def measure(spec: Record, record: Callable[[Record], None]) -> None:
     as `{label, dims, inputs}`, with `taken` where a call's seconds are known; crashed: by label,
     why the reference is not asked at a point. Records what it has as soon as it has it.
     """
-    from relaxd.loader.model import load_library
+    from relaxd.loader.opening import load_library
 
     bundle = Path(spec["bundle"])
     measured_at = datetime.now(UTC).isoformat(timespec="seconds")

@@ -95,7 +95,7 @@ def bench(
         _refuse("with --against", runs=runs, warmup=warmup)
         race = plan_race(model, engine, rounds or ROUNDS, SECONDS if seconds is None else seconds)
     with extras.runtime():
-        from relaxd.loader.model import load_library
+        from relaxd.loader.opening import load_library
         from relaxd.loader.samples import dim_values
 
     choices = choices_of(dim)

@@ -114,7 +114,7 @@ def _compared(
     folders: list[Path], names: tuple[str, str], dim: list[str] | None, seconds: float, threads: int
 ) -> BuildDiff:
     from relaxd.loader.contest import CONFIDENCE, contest, output_changes
-    from relaxd.loader.model import load_library
+    from relaxd.loader.opening import load_library
     from relaxd.loader.report import report_of
     from relaxd.loader.samples import dim_values, draw
 

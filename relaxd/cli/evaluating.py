@@ -121,7 +121,7 @@ def evaluate(bundle: Path, evaluation: Evaluation) -> tuple[float, int]:
     """The metric and the number of samples; raises DeclarationError for files that cannot be used,
     MetricError, and as `relaxd.load` and its calls do.
     """
-    from relaxd.loader.model import load
+    from relaxd.loader.opening import load
 
     samples = arrays.read_all(evaluation.samples)
     labels = _labels(evaluation, samples)

@@ -77,7 +77,7 @@ def run(
     """
     with extras.runtime():
         from relaxd.cli import arrays as files
-        from relaxd.loader.model import load
+        from relaxd.loader.opening import load
 
     chosen = {name: _size(name, text) for name, text in _pairs("dim", dim)}
     provided = {name: files.read(Path(text)) for name, text in _pairs("input", input)}

@@ -44,7 +44,7 @@ class CompiledBundle:
 
     def load(self, **options: Any) -> "Loaded":
         """`relaxd.load` of the bundle."""
-        from relaxd.loader.model import load
+        from relaxd.loader.opening import load
 
         return load(self.path, **options)
 

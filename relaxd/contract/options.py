@@ -4,9 +4,15 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from relaxd.contract.bundle.adapters import MODULES, MOST_RANK, RANK_STEP
 from relaxd.contract.dims.grid import ProfileOptions
 from relaxd.errors import DeclarationError, suggest
+
+MOST_RANK = 256
+"""Of adapters that a library takes."""
+RANK_STEP = 8
+"""Ranks are multiples of it: a vector of the narrowest unit that kernels are written for."""
+MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""The matmuls of a layer that may have adapters, by the names that transformers gives them."""
 
 
 class Flavour(StrEnum):

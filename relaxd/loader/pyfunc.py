@@ -11,7 +11,8 @@ import numpy as np
 
 from relaxd.contract.dims.tensors import TEXT
 from relaxd.errors import InputError
-from relaxd.loader.model import Model, load
+from relaxd.loader.model import Model
+from relaxd.loader.opening import load
 
 
 class BundleModel:

@@ -33,7 +33,7 @@ class Subject:
 
 def load_bundle(subject: Subject) -> Runner:
     """The subject's bundle, by relaxd's loader."""
-    from relaxd.loader.model import load_library
+    from relaxd.loader.opening import load_library
 
     assert subject.bundle is not None
     model = load_library(subject.bundle, threads=subject.threads)

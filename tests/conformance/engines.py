@@ -16,7 +16,8 @@ from compiler.verify.reference import onnx as reference
 from relaxd.contract.options import Flavour
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import RelaxdError
-from relaxd.loader.model import Model, load
+from relaxd.loader.model import Model
+from relaxd.loader.opening import load
 from tests.conformance import exact, laws
 from tests.conformance.cases import Case
 from tests.conformance.modes import Mode, request

@@ -15,7 +15,7 @@ from compiler.isolation.messages import CompileJob
 from compiler.verify.reference import float64
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import RelaxdError
-from relaxd.loader.model import load
+from relaxd.loader.opening import load
 from tests.fuzz.case import Array, Case
 from tests.fuzz.front import Front
 from tests.support.geometries import builds_for

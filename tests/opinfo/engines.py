@@ -22,7 +22,7 @@ from compiler.ir.imported import Imported
 from compiler.isolation.messages import CompileJob
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import RelaxdError
-from relaxd.loader.model import load
+from relaxd.loader.opening import load
 from tests.conformance.outcomes import Outcome
 from tests.opinfo import entries, forms
 from tests.opinfo.entries import Entry, Sample

@@ -10,7 +10,8 @@ from onnx import TensorProto, helper
 from compiler.ir.decoders.adapter_functions import add_function, index_function
 from compiler.ir.decoders.design import Design, Part
 from compiler.ir.decoders.graph import Graph
-from relaxd.contract.bundle.adapters import MODULES, Adapters, Module
+from relaxd.contract.bundle.adapters import Adapters, Module
+from relaxd.contract.options import MODULES
 
 _PARTS = dict(
     zip(

@@ -20,8 +20,8 @@ _UNSEEN = "the engines of browsers and of node"
 
 @dataclass(frozen=True)
 class Engine:
-    """What runs a module: its name, and the command that takes what DRIVER says; report: the
-    entries of numerics.json about it.
+    """A program that runs modules: its name, and the command that takes what DRIVER says; report:
+    the entries of numerics.json about it.
     """
 
     name: str

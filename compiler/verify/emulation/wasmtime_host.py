@@ -39,39 +39,39 @@ class _Instance:
         """The address that a function returns."""
         return self.call(name, *arguments) & 0xFFFFFFFF
 
-    def read(self, at: int, length: int) -> bytes:
+    def read(self, address: int, length: int) -> bytes:
         """A copy of a part of the memory; raises Failed for one outside of it."""
-        self._check(at, length)
-        return bytes(self.memory.read(self.store, at, at + length))
+        self._check(address, length)
+        return bytes(self.memory.read(self.store, address, address + length))
 
-    def read_text(self, at: int) -> str:
+    def read_text(self, address: int) -> str:
         """The text at the address, which ends with a zero."""
-        end, part = at, b""
+        end, part = address, b""
         while not part.endswith(b"\0"):
             part, end = self.read(end, 1), end + 1
-        return self.read(at, end - 1 - at).decode()
+        return self.read(address, end - 1 - address).decode()
 
-    def read_words(self, at: int, count: int = 1) -> tuple[int, ...]:
+    def read_words(self, address: int, count: int = 1) -> tuple[int, ...]:
         """Numbers of 32 bits."""
-        return struct.unpack(f"<{count}I", self.read(at, 4 * count))
+        return struct.unpack(f"<{count}I", self.read(address, 4 * count))
 
     def hold(self, content: bytes) -> int:
         """The address of a copy of the content, which stays."""
-        at = self.take(len(content))
-        self._check(at, len(content))
-        self.memory.write(self.store, content, at)
-        return at
+        address = self.take(len(content))
+        self._check(address, len(content))
+        self.memory.write(self.store, content, address)
+        return address
 
     def take(self, length: int) -> int:
         """The address of so much new memory; raises Failed."""
-        at = self.locate("allocate", max(length, 1))
-        if not at:
+        address = self.locate("allocate", max(length, 1))
+        if not address:
             raise Failed(f"out of memory: nothing is left for {length} bytes")
-        return at
+        return address
 
-    def _check(self, at: int, length: int) -> None:
-        if at + length > self.memory.data_len(self.store):
-            raise Failed(f"the library has {length} bytes at {at}, outside of its memory")
+    def _check(self, address: int, length: int) -> None:
+        if address + length > self.memory.data_len(self.store):
+            raise Failed(f"the library has {length} bytes at {address}, outside of its memory")
 
 
 def _start(library: Path, prefix: str) -> _Instance:
@@ -99,8 +99,8 @@ def run(
     (count,) = model.read_words(table + 8)
     outputs = [_read_output(model, table, context, index) for index in range(count)]
     left = [
-        tensors.from_bytes(model.read(at, array.nbytes), array.dtype.name, array.shape, 0)
-        for at, array in zip(addresses, inputs, strict=True)
+        tensors.from_bytes(model.read(address, array.nbytes), array.dtype.name, array.shape, 0)
+        for address, array in zip(addresses, inputs, strict=True)
     ]
     return outputs, left
 

@@ -10,7 +10,8 @@ from compiler.isolation.step import Record, serve
 from compiler.verify.inputs.buffers import step
 from compiler.verify.point_loop import Arrays, PointFailed, run_points
 from relaxd.errors import RelaxdError
-from relaxd.loader.model import Model, load_library
+from relaxd.loader.model import Model
+from relaxd.loader.opening import load_library
 
 
 def run_library(spec: Record, record: Callable[[Record], None]) -> None:

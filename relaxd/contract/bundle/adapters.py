@@ -11,12 +11,7 @@ from relaxd.contract.documents import (
     sequence,
     text,
 )
-
-MOST_RANK = 256
-RANK_STEP = 8
-"""Ranks are multiples of it: a vector of the narrowest unit that kernels are written for."""
-MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The matmuls of a layer that may have adapters, by the names that transformers gives them."""
+from relaxd.contract.options import MOST_RANK
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from compiler.runtimes import linux, threads
 from compiler.targets import Target
 from compiler.targets.target import GLIBC
 from compiler.toolchain import zig
-from relaxd.loader.model import load
+from relaxd.loader.opening import load
 
 PLATFORMS = ["x86-64-v2", "aarch64"]
 HOST = targets.resolve("native")

@@ -24,7 +24,8 @@ from relaxd.loader.bundles.bundle import open_bundle
 from relaxd.loader.engines import runtime as machine
 from relaxd.loader.engines.standalone import Code, opened_library
 from relaxd.loader.engines.standalone import _Host as Host
-from relaxd.loader.model import Model, load
+from relaxd.loader.model import Model
+from relaxd.loader.opening import load
 from relaxd.loader.tensors.binding import Binding
 from tests.fuzz.case import Array
 from tests.fuzz.hostile.guard import MOST, Guard

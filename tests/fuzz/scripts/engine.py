@@ -14,7 +14,7 @@ from compiler.isolation.messages import CompileJob
 from compiler.verify.judge.tolerance import compare, tolerance_of
 from relaxd.contract.request import CompileRequest
 from relaxd.errors import RelaxdError
-from relaxd.loader.model import load
+from relaxd.loader.opening import load
 from tests.fuzz.case import Array
 from tests.fuzz.judge import Judgement, Verdict, broken
 from tests.fuzz.scripts.source import Script

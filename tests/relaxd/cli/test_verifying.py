@@ -95,7 +95,7 @@ def test_load_goes_on_with_what_is_signed(
 ) -> None:
     """The stand-in's library cannot be opened, so the check that follows is made to refuse it."""
     host = dataclasses.replace(this_host(), arch="riscv64")
-    monkeypatch.setattr("relaxd.loader.model.this_host", lambda: host)
+    monkeypatch.setattr("relaxd.loader.opening.this_host", lambda: host)
     with pytest.raises(LoadContractError, match="x86_64"):
         relaxd.load("out", trust=keys / "key.pub")
 

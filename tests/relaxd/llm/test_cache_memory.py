@@ -11,7 +11,8 @@ from relaxd.llm import CacheMemory, Engine, Sampling, Speculation
 from relaxd.llm.cache_memory import CachePages, parse_bytes
 from relaxd.llm.paged_prefixes import PagedPrefixes
 from relaxd.loader.machine.page_files import PageFile
-from relaxd.loader.model import Model, load
+from relaxd.loader.model import Model
+from relaxd.loader.opening import load
 from tests.support.models.decoders import WORDS
 from tests.support.models.paged_decoders import FORMS, TOKENS, build_paged
 

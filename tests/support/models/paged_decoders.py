@@ -1,11 +1,9 @@
 """Small decoders of sequences long enough to have several pages, by how their caches are stored."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import compiler
-from relaxd.contract.options import CacheForm
-from tests.relaxd.llm.models import QUICK
+from relaxd.contract.options import CacheForm, CompileOptions, StateForm
 from tests.support.models.decoders import fill, grown
 
 TOKENS = 1024
@@ -25,6 +23,6 @@ def build_paged(folder: Path, form: str) -> Path:
     if model is grown:
         # Its caches have room for a call behind the past.
         dims = {"batch": (1, 8), "seq": (1, 256), "past": (0, TOKENS - 256)}
-    options = replace(QUICK, cache=cache)
+    options = CompileOptions(verify=False, profile=False, state=StateForm.LIFTED, cache=cache)
     compiler.compile_model(model(1, TOKENS), output=folder / form, dims=dims, options=options)
     return folder / form

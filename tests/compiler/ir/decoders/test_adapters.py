@@ -14,7 +14,7 @@ from compiler.ir.gguf.architectures import ARCHITECTURES
 from relaxd.contract.adapter_files.adapter import Shape, fit
 from relaxd.contract.adapter_files.gguf import NEIGHBOURS
 from relaxd.contract.adapter_files.reading import read_adapter
-from relaxd.contract.bundle.adapters import MODULES
+from relaxd.contract.options import MODULES
 from tests.compiler.ir.folder.decoding import compute_logits
 from tests.compiler.ir.onnx.running import session_of
 from tests.support.models import adapters as am

@@ -109,7 +109,7 @@ print(json.dumps([infer(sys.argv[1], threads=5), infer(sys.argv[1], threads=1)])
 
 
 def test_a_device_that_the_open_runtime_does_not_find(doctored, monkeypatch):
-    monkeypatch.setattr("relaxd.loader.model.check_contract", lambda manifest, host: None)
+    monkeypatch.setattr("relaxd.loader.opening.check_contract", lambda manifest, host: None)
     bundle = doctored(lambda manifest: manifest["load"].update(device="ext_dev"))
     with pytest.raises(LoadContractError, match="a TVM runtime that finds no ext_dev device"):
         relaxd.load(bundle)

@@ -158,15 +158,17 @@ def test_pages_are_full_where_few_blobs_are_marked(core, monkeypatch):
 @pytest.mark.parametrize(("many", "shards"), [(52, 1), (50, 2), (25, 4), (4, 16), (0, 256)])
 def test_a_shard_has_as_many_blobs_as_make_full_pages(core, monkeypatch, many, shards):
     monkeypatch.setattr(sweeping, "MANY", many)
-    rows = [{"digest": digest_of(f"{n}".encode()), "size": 1} for n in range(100)]
-    rows += [{"digest": f"sha256:{n:02x}{'0' * 62}", "size": 1, "is_removed": True} for n in (0, 1)]
+    digests = [digest_of(f"{n}".encode()) for n in range(100)]
+    removed = [f"sha256:{n:02x}{'0' * 62}" for n in (0, 1)]
     with core.writing() as tx:
-        for row in rows:
+        for digest in [*digests, *removed]:
+            is_removed = True if digest in removed else None
+            row = {"digest": digest, "size": 1, "is_removed": is_removed}
             tx.connection.execute(garbage.insert().values(**row))
     chosen = sweeping._shards(core)
     width = 256 // shards
     assert {len(shard) for shard in chosen} == {width}
-    begun = {int(row["digest"][7:9], 16) for row in rows[:100]}
+    begun = {int(digest[7:9], 16) for digest in digests}
     assert {prefix for shard in chosen for prefix in shard} == {
         f"{n:02x}" for n in range(256) if n // width in {b // width for b in begun}
     }
