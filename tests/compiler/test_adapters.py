@@ -11,8 +11,7 @@ import pytest
 
 import relaxd
 from compiler.ir.files.model_file import LoadedModel, open_model
-from relaxd.contract.options import MODULES
-from relaxd.contract.options import CompileOptions, Flavour, StateForm
+from relaxd.contract.options import MODULES, CompileOptions, Flavour, StateForm
 from relaxd.errors import (
     AdapterError,
     AdapterInUseError,
