@@ -48,8 +48,8 @@ units: env ## run `make test` whole as on each class of processor, one after ano
 emulators: env ## run small libraries for 32-bit ARM, RISC-V and micro-controllers under emulators: minutes, of which most are spent once on their C libraries
 	@RELAXD_EMULATION=all $(BIN)/python -m pytest $(PARALLEL) -m '' tests/compiler/test_cross.py tests/compiler/verify/emulation/test_standalone.py tests/compiler/verify/test_board.py tests/compiler/verify/test_board_integers.py tests/relaxd/packages/test_boards.py $(ARGS)
 
-emulation: emulators ## the same, then MiniLM and a detector of text for every processor: a quarter of an hour more
-	@$(BIN)/python -m tests.support.cpu_zoo
+emulation: emulators ## the same, then MiniLM and a detector of text for every processor: an hour and more on an idle machine; ZOO="--json FILE --resume" goes on where a run stopped
+	@$(BIN)/python -m tests.support.cpu_zoo $(ZOO)
 
 fuzz: env ## compare random graphs with ONNX Runtime and float64; ARGS="--seconds 600 --seed 7 --geometry 512/32": two minutes unless asked
 	@$(BIN)/python -m tests.fuzz $(ARGS)

@@ -6,6 +6,7 @@ are built here allow.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -75,21 +76,38 @@ class Built:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 1 where a target does not build, or its library is not what it should be."""
-    options = _parser().parse_args(arguments)
-    results: list[Built] = []
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.resume and not options.json:
+        parser.error("--resume takes up what --json names")
+    results = _read_results(options.json) if options.resume else []
     with tempfile.TemporaryDirectory(prefix="relaxd-cpu-zoo-") as folder:
-        for model in options.models:
-            output = (options.output or Path(folder)) / model
-            results += [
-                _read(model, result)
-                for result in compile_all(_declared(model, Path(folder)), options.targets, output)
-            ]
-            print(*table(results), sep="\n", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
+        for model, target in list_missing(results, options.models, options.targets):
+            output = (options.output or Path(folder)) / model / target
+            declared = _declared(model, Path(folder))
+            results += [_read(model, result) for result in compile_all(declared, [target], output)]
+            print(list(table(results))[-1], flush=True)
+            if options.json:
+                records = [asdict(result) for result in results]
+                options.json.write_text(json.dumps(records, indent=1) + "\n")
+    print(*table(results), sep="\n", flush=True)
     if options.markdown:
         options.markdown.write_text("\n".join(table(results)) + "\n")
     return int(any(result.wrong for result in results))
+
+
+def _read_results(file: Path) -> list[Built]:
+    """The good results of a run that stopped; none where it wrote no file."""
+    records = json.loads(file.read_text()) if file.exists() else []
+    return [result for result in (Built(**record) for record in records) if not result.wrong]
+
+
+def list_missing(
+    results: Sequence[Built], models: Sequence[str], names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """The models and targets without a result, by model."""
+    known = {(result.model, result.target) for result in results}
+    yield from (pair for pair in itertools.product(models, names) if pair not in known)
 
 
 def compile_all(
@@ -258,7 +276,8 @@ def _parser() -> argparse.ArgumentParser:
         "--targets", nargs="+", choices=CPUS, default=CPUS, metavar="NAME", help=", ".join(CPUS)
     )
     parser.add_argument("--output", type=Path, help="keep the bundles here")
-    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--json", type=Path, help="write the results here, each as it is known")
+    parser.add_argument("--resume", action="store_true", help="leave out what --json has already")
     parser.add_argument("--markdown", type=Path, help="write the table here")
     return parser
 
