@@ -70,6 +70,11 @@ class Pair:
         state, entry = self.position(slot)
         return self.pages[state].lengths[entry]
 
+    def choose_length(self, most: int) -> int:
+        """Any length, as often one that fills blocks."""
+        length, block = int(self.random.integers(most + 1)), self.pool.layout.block
+        return length // block * block if self.random.integers(2) else length
+
     def extend(self, slot: int) -> None:
         state, entry = self.position(slot)
         room = min(TOKENS - self.length(slot), 256)
@@ -92,13 +97,13 @@ class Pair:
 
     def truncate(self, slot: int) -> None:
         state, entry = self.position(slot)
-        length = int(self.random.integers(0, self.length(slot) + 1))
+        length = self.choose_length(self.length(slot))
         self.pages[state].truncate(entry, length)
         self.arrays[state].truncate(entry, length)
 
     def copy(self, slot: int) -> None:
         source = int(self.random.integers(ENTRIES))
-        length = int(self.random.integers(0, self.length(source) + 1))
+        length = self.choose_length(self.length(source))
         (state, entry), (origin, index) = self.position(slot), self.position(source)
         self.pages[state].copy(index, entry, length, other=self.pages[origin])
         self.arrays[state].copy(index, entry, length, other=self.arrays[origin])
@@ -130,7 +135,7 @@ class Pair:
             self.stored = [each for each in self.stored if each[0] is not pages]
             self.pages[state].adopt(entry, pages)
         else:
-            length = int(self.random.integers(0, length + 1))
+            length = self.choose_length(length)
             self.pages[state].share(entry, pages, length)
         self.arrays[state].copy(index, entry, length, other=memory)
 
@@ -223,6 +228,28 @@ def test_whole_blocks_are_shared_and_the_rest_is_copied(models: Callable[[str], 
     assert state.nbytes == 7 * pool.layout.block_bytes
     np.testing.assert_array_equal(state.cached(KEY), rows)
     np.testing.assert_array_equal(state.cached(KEY, 1)[:, :70], rows[:, :70])
+
+
+@pytest.mark.parametrize("longer", [False, True])
+def test_one_sequence_writes_behind_shared_blocks(
+    models: Callable[[str], Model], longer: bool
+) -> None:
+    """One that was stored with nothing but blocks of another, which runs, begins its own."""
+    state = open_state(models("float32"), pool_of(models("float32")))
+    arrays = models("float32").state(entries=ENTRIES, capacity=TOKENS)
+    for each in (state, arrays):
+        each.step(tokens(128, 1))
+        each.copy(0, 1)
+    pages = state.detach(1)
+    if longer:
+        for each in (state, arrays):
+            each.step(tokens(70, 2))
+    state.adopt(1, pages)
+    for each in (state, arrays):
+        each.step(tokens(40, 3), first=1)
+        each.step(tokens(40, 4))
+    for entry in range(2):
+        np.testing.assert_array_equal(state.cached(KEY, entry), arrays.cached(KEY, entry))
 
 
 def test_pages_of_others_cannot_be_written(models: Callable[[str], Model]) -> None:
