@@ -231,10 +231,13 @@ def test_whole_blocks_are_shared_and_the_rest_is_copied(models: Callable[[str], 
 
 
 @pytest.mark.parametrize("longer", [False, True])
+@pytest.mark.parametrize("ended", [False, True])
 def test_one_sequence_writes_behind_shared_blocks(
-    models: Callable[[str], Model], longer: bool
+    models: Callable[[str], Model], longer: bool, ended: bool
 ) -> None:
-    """One that was stored with nothing but blocks of another, which runs, begins its own."""
+    """One that was stored with nothing but blocks of another, which runs or has ended, begins its
+    own.
+    """
     state = open_state(models("float32"), pool_of(models("float32")))
     arrays = models("float32").state(entries=ENTRIES, capacity=TOKENS)
     for each in (state, arrays):
@@ -244,9 +247,13 @@ def test_one_sequence_writes_behind_shared_blocks(
     if longer:
         for each in (state, arrays):
             each.step(tokens(70, 2))
+    origin = state.detach(0) if ended else None
     state.adopt(1, pages)
     for each in (state, arrays):
         each.step(tokens(40, 3), first=1)
+    if origin is not None:
+        state.adopt(0, origin)
+    for each in (state, arrays):
         each.step(tokens(40, 4))
     for entry in range(2):
         np.testing.assert_array_equal(state.cached(KEY, entry), arrays.cached(KEY, entry))
