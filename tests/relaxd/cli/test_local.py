@@ -11,6 +11,7 @@ from artifacts.oci import bundle_annotations, publish_bundle
 from compiler import api
 from compiler.errors import ImportFailed
 from compiler.isolation.messages import CompileJob, Event, InspectJob, Log, StageStarted
+from compiler.isolation.usage import OnUsage
 from compiler.toolchain.objects import KernelObjects
 from relaxd.contract.bundle.manifest import DUMP_START, Manifest
 from relaxd.contract.states import Stage
@@ -63,6 +64,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> list[CompileJob | InspectJob]:
         on_event: Callable[[Event], None] = lambda event: None,
         limits: None = None,
         kernels: KernelObjects | None = None,
+        on_usage: OnUsage = lambda usage: None,
     ) -> Manifest | dict[str, Any]:
         jobs.append(job)
         on_event(StageStarted(Stage.IMPORT))
