@@ -44,7 +44,6 @@ from compiler.verification import (
 )
 from compiler.verify import sides
 from compiler.verify.ahead import Ahead
-from compiler.verify.inputs.adapter_counts import with_few_adapters
 from compiler.verify.inputs.inputs import Signature, Trials
 from compiler.verify.reference import onnx as reference
 from compiler.verify.reference import tflite
@@ -217,7 +216,7 @@ def _compile(
         stage.check_grid(this.request, signature)
         adapters = model.adapters if isinstance(model, LoadedModel) else None
         if ahead is not None:
-            draw_ahead(this, ahead, original, with_few_adapters(signature.original, adapters))
+            draw_ahead(this, ahead, original, signature, adapters, structure)
     # TVM takes a second to import: a model that cannot even be read fails before that, and torch
     # has to come first.
     from compiler.backends import backend

@@ -20,7 +20,7 @@ from compiler.targets import TargetStatus
 from compiler.verify import report, sides
 from compiler.verify.ahead import Ahead, References, Sampled
 from compiler.verify.choosing import Choice, choose, says_little
-from compiler.verify.earlier_judgement import EarlierJudgement
+from compiler.verify.earlier_judgement import EarlierJudgement, is_marked
 from compiler.verify.inputs import array_file
 from compiler.verify.inputs.adapter_counts import with_few_adapters
 from compiler.verify.inputs.distributions import Distribution
@@ -29,6 +29,7 @@ from compiler.verify.inputs.samples import to_npz
 from compiler.verify.progress import OnStep, Step
 from compiler.verify.reference import onnx as reference
 from compiler.verify.reference import tflite
+from relaxd.contract.bundle.adapters import Adapters
 from relaxd.contract.states import Stage
 
 BUDGET = sides.Budget()
@@ -100,14 +101,22 @@ def _earlier_judgement(this: Build, compiled: Compiled) -> EarlierJudgement:
     """
     signature, job = compiled.signature, this.job
     plain = compiled.quantization == QuantizationPlan() and not signature.quantized
-    plain = plain and bool(compiled.structure)
-    if not (plain and this.request.options.verify and job.kernels and job.fresh_kernels):
+    if not (plain and compiled.structure and _may_be_judged(this, signature)):
         return EarlierJudgement()
-    if job.verify_again or signature.in_place or job.samples or not this.more_points:
-        return EarlierJudgement()
+    assert job.kernels is not None
+    assert job.fresh_kernels is not None
     stored, fresh = Path(job.kernels), Path(job.fresh_kernels)
     asked = (this.request.to_json(), compiled.structure)
     return EarlierJudgement.of(this.partial, compiled.manifest, asked, stored, fresh)
+
+
+def _may_be_judged(this: Build, signature: Signature) -> bool:
+    """Tell whether an earlier build's judgement is looked for, whatever the library is."""
+    job = this.job
+    if not (this.request.options.verify and job.kernels and job.fresh_kernels):
+        return False
+    again = job.verify_again or signature.in_place or job.samples or not this.more_points
+    return not again
 
 
 def _choice(
@@ -224,10 +233,24 @@ def _is_asked_ahead(this: Build) -> bool:
     return size <= _LARGEST_AHEAD
 
 
-def draw_ahead(this: Build, ahead: Ahead, original: sides.Reference, signature: Signature) -> None:
-    """Begin with the inputs, where the reference can be asked ahead."""
+def draw_ahead(
+    this: Build,
+    ahead: Ahead,
+    original: sides.Reference,
+    signature: Signature,
+    adapters: Adapters | None,
+    structure: str,
+) -> None:
+    """Begin with the inputs, where the reference can be asked ahead; not where an earlier build
+    judged such a model, as two points are then left. structure: as of `Compiled`.
+    """
+    kernels, asked = this.job.kernels, (this.request.to_json(), structure)
+    looked_for = bool(structure) and _may_be_judged(this, signature)
+    if looked_for and kernels and is_marked(Path(kernels), asked):
+        return
     if _is_asked_ahead(this):
-        ahead.draw(partial(_draw, this, original, signature))
+        own = with_few_adapters(signature.original, adapters)
+        ahead.draw(partial(_draw, this, original, own))
 
 
 def ask_ahead(

@@ -27,12 +27,14 @@ class EarlierJudgement:
     """The word of an earlier build on the code of a library; by default none.
 
     record: its report, in part, None where there was none; key, fresh: under which name and where
-    this build leaves its own, for later ones; weights: the digest of this build's weights.
+    this build leaves its own, for later ones, and mark that there is one of such a model; weights:
+    the digest of this build's weights.
     """
 
     record: Mapping[str, Any] | None = None
     fresh: Objects | None = None
     key: str = ""
+    mark: str = ""
     weights: str = ""
 
     @classmethod
@@ -64,7 +66,7 @@ class EarlierJudgement:
         record = None if content is None else json.loads(content)
         if record is not None and record.get("weights", weights) == weights:
             record = None
-        return cls(record, Objects(fresh), key, weights)
+        return cls(record, Objects(fresh), key, _mark_of(asked), weights)
 
     @property
     def choice(self) -> Choice | None:
@@ -104,7 +106,20 @@ class EarlierJudgement:
         if self.fresh is not None and passed:
             record = {name: report[name] for name in _RECORDED}
             self.fresh.put(self.key, canonical_bytes({**record, "weights": self.weights}))
+            self.fresh.put(self.mark, b"judged")
         return report
+
+
+def is_marked(stored: Path, asked: tuple[Mapping[str, Any], str]) -> bool:
+    """Tell whether an earlier build judged some library that was made of an equal request for a
+    model of equal structure, as `EarlierJudgement.of` has them: likely this build's, too.
+    """
+    return Objects(stored).get(_mark_of(asked)) is not None
+
+
+def _mark_of(asked: tuple[Mapping[str, Any], str]) -> str:
+    described = {"asked": list(asked), "versions": versions.versions()}
+    return hashlib.sha256(b"mark\0" + canonical_bytes(described)).hexdigest()
 
 
 def _digest_of(file: Path) -> str:

@@ -15,6 +15,7 @@ from compiler.build import build
 from compiler.bundle import weights
 from compiler.errors import CompileError
 from compiler.isolation.messages import CompileJob, Event, Progress
+from compiler.verify.ahead import Ahead
 from relaxd.contract.request import CompileRequest
 from tests.support.models.small import perceptron
 
@@ -82,6 +83,21 @@ def test_equal_code_with_other_weights_is_compared_at_two_points(builder: Builde
     assert f"an earlier build judged this code at {count} shapes" in builder.messages
     # What was compared at two points is no record for others.
     assert builder.build(2.0)["earlier"] == second["earlier"]
+
+
+def test_the_reference_is_not_asked_ahead_where_two_points_are_likely_left(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws: list[Ahead] = []
+    draw = Ahead.draw
+    monkeypatch.setattr(Ahead, "draw", lambda ahead, of: draws.append(ahead) or draw(ahead, of))
+    builder.build()
+    assert len(draws) == 1
+    assert "earlier" in builder.build(1.5)
+    assert len(draws) == 1
+    # The mark is of the request, the judgement of the code: another note is another model.
+    assert "earlier" not in builder.build(1.5, note="another")
+    assert len(draws) == 2
 
 
 def test_the_same_model_again_is_compared_whole_and_its_report_is_the_same(
