@@ -325,14 +325,16 @@ def _compile_here(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    registry = extras.load("compiler.targets", extra="compiler")
-    for target in request.targets:
-        registry.resolve(target)
     results: list[Result] = []
     zygote = extras.load("compiler.isolation.zygote", extra="compiler")
-    with zygote.keep_zygote(), BuildProgress(list(request.targets)) as progress:
+    # It imports the compiler, which takes a second or two, while this process prepares the rest.
+    with zygote.keep_zygote(start=True):
+        registry = extras.load("compiler.targets", extra="compiler")
         for target in request.targets:
-            results.append(_build(model, request, target, samples, delivery, progress, verbose))
+            registry.resolve(target)
+        with BuildProgress(list(request.targets)) as progress:
+            for target in request.targets:
+                results.append(_build(model, request, target, samples, delivery, progress, verbose))
     _report(results, {}, as_json=as_json)
 
 
