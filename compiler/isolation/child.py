@@ -32,6 +32,7 @@ from compiler.isolation import output, zygote
 from compiler.isolation.level import Level
 from compiler.isolation.line_splitter import Lines
 from compiler.isolation.linux import cgroups, quota
+from compiler.isolation.linux.family import descend
 from compiler.isolation.linux.visible_paths import runs_code
 from compiler.isolation.messages import (
     ChildJob,
@@ -234,7 +235,7 @@ class _Child:
                     hint="raise the time limit, or narrow the dims",
                     seconds=limits.seconds,
                 )
-            family = self._family()
+            family = self._glance()
             if len(family) > limits.processes:
                 raise _too_many_processes(len(family), limits.processes, self._stage)
             self._check_memory(family, self.meter.sample(family, self._stage))
@@ -298,6 +299,14 @@ class _Child:
         except psutil.NoSuchProcess:
             return []
 
+    def _glance(self) -> list[psutil.Process]:
+        """The family at little cost; one that has just been started may be missing."""
+        try:
+            root = psutil.Process(self._process.pid)
+            return [root, *descend(root)]
+        except psutil.NoSuchProcess:
+            return []
+
     def _check_memory(self, family: list[psutil.Process], resident: int) -> None:
         limit = self._limits.memory_bytes
         if resident > limit and (resident := self.meter.count_shared_once(family)) > limit:
@@ -358,7 +367,7 @@ class _Child:
                 self._level = self._level or message.level
                 continue
             if isinstance(message, StageStarted):
-                self.meter.sample(self._family(), self._stage)
+                self.meter.sample(self._glance(), self._stage)
                 self._stage = message.stage
             self._on_event(message)
 
