@@ -159,7 +159,7 @@ def verify(
     if report["verdict"] == Verdict.INCONCLUSIVE:
         raise _nothing_proven(report)
     for one in quantizations:
-        _state_changes(report, one, ran, signature, options, known, folder, budget)
+        state_changes(report, one, ran, signature, options, known, folder, budget)
     return report
 
 
@@ -292,7 +292,7 @@ def find_unsettled(judged: Sequence[Judged], ran: Sequence[Trial]) -> list[Trial
     return [trial for trial in ran if trial.index in indices]
 
 
-def _state_changes(
+def state_changes(
     report: Record,
     quantization: Quantization,
     ran: Sequence[Trial],
