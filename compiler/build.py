@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler import targets
-from compiler.build_job import Build, Compiled
+from compiler.building.job import Build, Compiled
+from compiler.building.verification import (
+    BUDGET,
+    ask_ahead,
+    choose_and_verify,
+    draw_ahead,
+    references_for,
+    report_steps,
+)
 from compiler.bundle import files
 from compiler.frontend import kv_cache as state
 from compiler.frontend.entry import imported_from, open_for
@@ -34,14 +42,6 @@ from compiler.quantize.measuring import Measurements
 from compiler.quantize.plan import QuantizationPlan
 from compiler.toolchain import cuda, versions
 from compiler.toolchain.objects import Objects
-from compiler.verification import (
-    BUDGET,
-    ask_ahead,
-    choose_and_verify,
-    draw_ahead,
-    references_for,
-    report_steps,
-)
 from compiler.verify import sides
 from compiler.verify.ahead import Ahead
 from compiler.verify.inputs.inputs import Signature, Trials

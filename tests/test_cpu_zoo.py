@@ -32,7 +32,7 @@ def test_one_command_serves_every_target_without_a_compiler(tmp_path: Path) -> N
 
 
 def test_a_run_that_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was right is not built again, what was wrong is."""
+    """Builds that were right are not made again, those that were wrong are."""
     asked: list[tuple[str, str]] = []
 
     def read(model: str, result: dict[str, str]) -> cpu_zoo.Built:

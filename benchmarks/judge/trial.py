@@ -19,14 +19,14 @@ from benchmarks.judge.faults import LANES, MODEL_FAULTS, OUTPUT_FAULTS, is_appli
 from benchmarks.judge.outcome import NO_EFFECT, NOT_PLANTED, Outcome, Task
 from benchmarks.judge.subjects import Subject
 from compiler.build import compile_library, reference_of
-from compiler.build_job import Build, Compiled
+from compiler.building.job import Build, Compiled
+from compiler.building.verification import choose_and_verify
 from compiler.errors import CompileError, VerifyError
 from compiler.frontend.entry import open_for
 from compiler.host import prepare
 from compiler.ir.files.model_file import LoadedScript
 from compiler.isolation.level import Level
 from compiler.isolation.messages import CompileJob
-from compiler.verification import choose_and_verify
 from compiler.verify.sides import NATIVE, Reference, Runner
 from relaxd.contract.bundle.numerics import AGREED, Verdict
 from tests.support.geometries import NATIVE as HERE

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from compiler.build_job import Build, Compiled
+from compiler.building.job import Build, Compiled
 from compiler.errors import VerifyError
 from compiler.host.machine import cannot_run, in_software
 from compiler.host.runners import runner_of

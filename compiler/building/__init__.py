@@ -1,0 +1,1 @@
+"""Parts of a build that several of its stages share."""
