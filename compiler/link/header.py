@@ -5,6 +5,7 @@ gives.
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 from compiler.errors import LinkError
 from relaxd.contract.bundle.manifest import Manifest
@@ -114,8 +115,15 @@ _CODES = {
 }
 
 
-_DEVICES = {"opencl": "kDLOpenCL"}
-"""DLPack's names of the devices beside a processor that archives are for."""
+_CPU = "kDLCPU"
+_DEVICES = {
+    "cpu": _CPU,
+    "cuda": "kDLCUDA",
+    "metal": "kDLMetal",
+    "opencl": "kDLOpenCL",
+    "rocm": "kDLROCM",
+}
+"""DLPack's names of the devices that archives are for, as a load contract names them."""
 
 
 def prefix_of(name: str, digest: str) -> str:
@@ -136,8 +144,6 @@ def write(bundle: Path, manifest: Manifest, prefix: str) -> None:
         f" *   dim  {clean_comment(dim.name)}: {clean_comment(dim.describe())}\n"
         for dim in manifest.dims
     ]
-    device = _DEVICES[manifest.load.device] if manifest.load.device else None
-    kinds = [device, "kDLCPU"] if device else ["kDLCPU"]
     text = _TEMPLATE.format(
         name=clean_comment(manifest.name),
         target=clean_comment(manifest.target["name"]),
@@ -149,11 +155,7 @@ def write(bundle: Path, manifest: Manifest, prefix: str) -> None:
         outputs=len(manifest.outputs),
         weights=len(manifest.weights),
         weights_file=manifest.weights_file,
-        tensors=f"tensors of the device {device}, 0"
-        if device
-        else "CPU tensors aligned to 64 bytes",
-        words=3 * len(kinds),
-        devices=", ".join(f"{kind}, 0, 2" for kind in kinds),
+        **_devices_of(_DEVICES[manifest.load.device]),
         result="a tensor" if len(manifest.outputs) == 1 else "an ffi.Array of tensors",
         signature="".join(lines + dims),
         rank=max(1, max(map(len, shapes))),
@@ -164,6 +166,17 @@ def write(bundle: Path, manifest: Manifest, prefix: str) -> None:
         or "  {0}",
     )
     (bundle / FILENAME).write_text(text, encoding="utf-8")
+
+
+def _devices_of(device: str) -> dict[str, Any]:
+    """The parts of the text about the device that runs the kernels; the processor serves it."""
+    kinds = tuple(dict.fromkeys((device, _CPU)))
+    on_device = f"tensors of the device {device}, 0"
+    return {
+        "tensors": "CPU tensors aligned to 64 bytes" if device == _CPU else on_device,
+        "words": 3 * len(kinds),
+        "devices": ", ".join(f"{kind}, 0, 2" for kind in kinds),
+    }
 
 
 def opener_of(header: Path) -> str:
