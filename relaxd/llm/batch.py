@@ -110,12 +110,9 @@ class Batch:
     def read(self) -> None:
         """Compute one prefill chunk; the last chunk of a prompt gives its first token."""
         generation, slot = self._entering, len(self._running)
-        if generation is None:
+        if generation is None or not (self._begun or self._begin(generation)):
             return
-        sequence = generation.sequence
-        if not self._begun and not self._begin(generation, sequence):
-            return
-        done = self._slots.length(slot)
+        sequence, done = generation.sequence, self._slots.length(slot)
         piece = sequence[done : done + self._piece]
         try:
             logits = self._slots.extend(slot, piece)
@@ -135,13 +132,13 @@ class Batch:
         self._running.append(generation)
         self._entering = None
 
-    def _begin(self, generation: Generation, sequence: list[int]) -> bool:
+    def _begin(self, generation: Generation) -> bool:
         """Fill a slot with what is cached of a sequence; False where there is no memory."""
         # Cached tokens have no logits any more.
         share = not generation.sampling.prompt_logprobs
         slot, adapter = len(self._running), generation.adapter
         try:
-            reused = self._slots.begin(slot, sequence, share=share, adapter=adapter)
+            reused = self._slots.begin(slot, generation.sequence, share=share, adapter=adapter)
         except CacheFullError as error:
             self._displace(error)
             return False
@@ -168,15 +165,18 @@ class Batch:
         except BaseException:
             self._step_each()
             return
-        for slot, generation in enumerate(self._running):
-            accepted = self._keep(
-                generation, draft_tokens[slot], logits[slot], self._slots.capacity - before[slot]
-            )
-            self._slots.truncate(slot, before[slot] + 1 + accepted)
-            if self._speculator is not None:
-                self._speculator.judge(generation, len(draft_tokens[slot]), accepted)
+        for slot, draft in enumerate(draft_tokens):
+            self._accept(slot, before[slot], draft, logits[slot])
         # A sequence that has ended must not be preempted.
         self.drop()
+
+    def _accept(self, slot: int, before: int, draft: list[int], logits: Logits) -> None:
+        """Choose a sequence's tokens behind the first `before`, and drop rejected drafts."""
+        generation = self._running[slot]
+        accepted = self._keep(generation, draft, logits, self._slots.capacity - before)
+        self._slots.truncate(slot, before + 1 + accepted)
+        if self._speculator is not None:
+            self._speculator.judge(generation, len(draft), accepted)
 
     def _step_each(self) -> None:
         """Give every running sequence its next token by a call of its own, behind a call for all

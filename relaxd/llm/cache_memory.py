@@ -81,22 +81,34 @@ class CacheMemory:
         Raises InputError for what the bundle, the system or the limit does not admit.
         """
         sequences, capacity = size
-        paged = self.limit is not None or self.disk is not None or self.disk_limit is not None
-        if paged and self.pages is False:
+        asked = self.pages or any(
+            each is not None for each in (self.limit, self.disk, self.disk_limit)
+        )
+        if self.pages is False and asked:
             raise InputError(
                 "a KV cache without pages has no limit of its memory",
                 hint="leave out --no-pages, or --cache-memory and --cache-disk",
             )
-        if self.pages is False:
-            return Prefixes(slots_of(model, sequences, capacity, adapters), share=share)
-        count = count_slots(model, sequences)
-        try:
-            pool = self._open_pool(layout_of(model, capacity), count)
-        except PagesError as error:
-            if paged or self.pages:
-                raise
-            logger.info("the KV cache is not in pages: %s", error)
-            return Prefixes(slots_of(model, sequences, capacity, adapters), share=share)
+        if self.pages is not False:
+            try:
+                return self._open_pages(model, size, adapters, share=share)
+            except PagesError as error:
+                if asked:
+                    raise
+                logger.info("the KV cache is not in pages: %s", error)
+        return Prefixes(slots_of(model, sequences, capacity, adapters), share=share)
+
+    def _open_pages(
+        self,
+        model: Model,
+        size: tuple[int | None, int | None],
+        adapters: AdapterStacks | None,
+        *,
+        share: bool,
+    ) -> PagedPrefixes:
+        """See `open`; raises PagesError where system or bundle admit no pages."""
+        count, capacity = count_slots(model, size[0]), size[1]
+        pool = self._open_pool(layout_of(model, capacity), count)
         slots = paged_slots_of(model, count, capacity, adapters, pool)
         return PagedPrefixes(slots, pool, share=share)
 
