@@ -75,7 +75,7 @@ def choose_and_verify(
         trials = sampled or _trials(this, signature, choice.distribution)
         left = judgement.reduce(trials).add_work(compiled.kernels)
         numerics = _verified(this, original, compiled, left, faulty, ahead if sampled else None)
-        return judgement.settle({**numerics, "inputs": choice.to_json()}), trials
+        return judgement.settle({**numerics, "inputs": choice.to_json()}, signature), trials
 
     first, sampled = asked or (judgement.choice or _choice(this, signature, original), None)
     failure = None

@@ -12,7 +12,8 @@ from compiler.toolchain import versions
 from compiler.toolchain.objects import Objects
 from compiler.verify.choosing import Choice, says_little
 from compiler.verify.inputs.distributions import Distribution
-from compiler.verify.inputs.inputs import Trial, Trials
+from compiler.verify.inputs.inputs import Signature, Trial, Trials
+from compiler.verify.reach import warn_unreached
 from relaxd.contract.bundle.manifest import Manifest
 from relaxd.contract.bundle.numerics import AGREED, Verdict
 from relaxd.contract.canonical import canonical_bytes
@@ -90,7 +91,7 @@ class EarlierJudgement:
         chosen = (t for position, t in enumerate(trials.chosen) if is_left(position, t))
         return replace(trials, chosen=tuple(chosen))
 
-    def settle(self, report: Record) -> Record:
+    def settle(self, report: Record, signature: Signature) -> Record:
         """The report with the points that were judged earlier; where none were, and all agree here,
         this build's are left for later ones.
         """
@@ -101,7 +102,14 @@ class EarlierJudgement:
             for name, top in report["verified_up_to"].items():
                 greatest[name] = max(top, greatest.get(name, 0))
             judged = {name: self.record[name] for name in ("points", "reference")}
-            return {**report, "verified_up_to": greatest, "earlier": judged}
+            here = warn_unreached(signature, report["verified_up_to"])
+            others = [warning for warning in report["warnings"] if warning not in here]
+            return {
+                **report,
+                "verified_up_to": greatest,
+                "warnings": [*warn_unreached(signature, greatest), *others],
+                "earlier": judged,
+            }
         passed = report["verdict"] == Verdict.PASSED and not says_little(report)
         if self.fresh is not None and passed:
             record = {name: report[name] for name in _RECORDED}

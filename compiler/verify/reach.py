@@ -1,6 +1,6 @@
 """How far a verification reached, and what to mind of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from compiler.verify.inputs.inputs import Signature, Trial
 from compiler.verify.judge.judged import Judged
@@ -14,9 +14,9 @@ def find_greatest_dims(ran: Sequence[Trial]) -> dict[str, int]:
     return {name: max(trial.point.dims[name] for trial in ran) for name in names}
 
 
-def warn_unreached(signature: Signature, ran: Sequence[Trial]) -> list[str]:
-    """A warning for each dim whose range the points do not reach."""
-    greatest, warnings = find_greatest_dims(ran), []
+def warn_unreached(signature: Signature, greatest: Mapping[str, int]) -> list[str]:
+    """A warning for each dim whose range the points do not reach; greatest: its value at them."""
+    warnings = []
     for dim in signature.dims:
         top = greatest.get(dim.name)
         if top is not None and dim.highest is None:

@@ -150,7 +150,10 @@ def verify(
         **_report(asking.engine, judged, ran, left_out, options),
         "float64": known.float64,
         "verified_up_to": find_greatest_dims(ran),
-        "warnings": [*warn_unreached(signature, ran), *warn_unproven(judged)],
+        "warnings": [
+            *warn_unreached(signature, find_greatest_dims(ran)),
+            *warn_unproven(judged),
+        ],
         "status": runner.status.value,
         **({"emulation": dict(runner.emulation)} if runner.emulation else {}),
     }

@@ -79,6 +79,7 @@ def test_equal_code_with_other_weights_is_compared_at_two_points(builder: Builde
     assert second["earlier"] == {"points": first["points"], "reference": first["reference"]}
     assert second["verified_up_to"] == first["verified_up_to"] == {"batch": 5, "seq": 40}
     assert second["verdict"] == "passed"
+    assert second["warnings"] == first["warnings"] == []
     count = len(first["points"])
     assert f"an earlier build judged this code at {count} shapes" in builder.messages
     # What was compared at two points is no record for others.
