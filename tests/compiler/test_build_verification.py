@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import relaxd
 from compiler import build as builder
-from compiler import targets, verification
+from compiler import targets
+from compiler.building import verification
 from compiler.bundle import files
 from compiler.errors import VerifyError
 from compiler.isolation.messages import CompileJob, Event

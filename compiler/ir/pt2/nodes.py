@@ -11,7 +11,6 @@ from typing import Any
 
 from compiler.errors import ImportFailed
 from compiler.ir.aten.dtypes import NUMBERS
-from compiler.ir.aten.operators.looping import ENDLESS
 from compiler.ir.pt2 import graph, signatures
 from compiler.ir.pt2.archive import refuse_malformed, refusing_other_kinds
 from compiler.ir.pt2.graph import Block, Node, Type, Value
@@ -42,6 +41,10 @@ _PLAIN_LISTS = ("as_ints", "as_floats", "as_bools", "as_strings")
 _INFINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 
+ENDLESS = 1 << 62
+"""The trip count of a loop that its condition alone ends; that of `aten.operators.looping` comes
+with TVM, which reading a file does without.
+"""
 RETURN = Node("prim::Return")
 """Reads the results of a block."""
 
