@@ -102,7 +102,8 @@ async def _all(
 ) -> Times:
     """The times of requests that were sent within the seconds; all are read to their end."""
     times, end = Times(), time.monotonic() + seconds
-    limits = httpx.Limits(max_connections=clients)
+    # Servers close connections that were used often enough, some while a request is on its way.
+    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=0)
     async with httpx.AsyncClient(base_url=address, timeout=_PATIENCE, limits=limits) as client:
 
         async def work(index: int) -> None:
