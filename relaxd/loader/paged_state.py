@@ -182,6 +182,7 @@ class PagedState(State):
         return buffers
 
     def _reserve(self, first: int, after: np.ndarray) -> None:
+        self._pool.memory.require_owner()
         for entry, tokens in enumerate(after.tolist(), first):
             self.reserve(entry, tokens)
 

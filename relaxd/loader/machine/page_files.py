@@ -54,6 +54,15 @@ class PageFile:
         # Threads may compute until the process has ended.
         weakref.finalize(self, os.close, self._number).atexit = False
         self._size = 0
+        self._owner = os.getpid()
+
+    def require_owner(self) -> None:
+        """Raise ExecutionError in a forked process, whose parent would read what it writes."""
+        if os.getpid() != self._owner:
+            raise ExecutionError(
+                "this process was forked from the one whose KV cache is in pages",
+                hint="open the engine after the fork, or start processes by `spawn`",
+            )
 
     @property
     def nbytes(self) -> int:
@@ -62,12 +71,14 @@ class PageFile:
 
     def grow(self, size: int) -> None:
         """Make the file at least so long."""
+        self.require_owner()
         if size > self._size:
             os.truncate(self._number, size)
             self._size = size
 
     def map(self, address: int, size: int, offset: int, *, writable: bool) -> None:
         """Lay a part of the file over memory of this process; all in multiples of a page."""
+        self.require_owner()
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         flags = mmap.MAP_SHARED | _FIXED
         result = _system().mmap(address, size, protection, flags, self._number, offset)
@@ -76,6 +87,7 @@ class PageFile:
 
     def punch(self, offset: int, size: int) -> None:
         """Give the pages of a part back; it reads as zeros."""
+        self.require_owner()
         if _system().fallocate(self._number, _PUNCH | _KEEP_SIZE, offset, size):
             raise _failure("give back", ctypes.get_errno())
 

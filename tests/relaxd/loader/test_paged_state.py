@@ -321,6 +321,27 @@ def test_a_fork_has_arrays_of_its_own(models: Callable[[str], Model]) -> None:
     np.testing.assert_array_equal(fork.step(new, first=1)["logits"], logits)
 
 
+def test_a_forked_process_leaves_the_pages_of_its_parent(models: Callable[[str], Model]) -> None:
+    model = models("float32")
+    state = open_state(model, pool_of(model))
+    state.step(tokens(200, 1))
+    before = state.cached(KEY).copy()
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for act in (
+            lambda: state.step(tokens(1, 2)),
+            lambda: state.truncate(0, 3),
+        ):
+            try:
+                act()
+            except ExecutionError:
+                refused += 1
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert np.array_equal(state.cached(KEY), before)
+
+
 def test_models_without_pages(
     models: Callable[[str], Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
